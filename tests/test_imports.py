@@ -27,7 +27,7 @@ LAYERS = [
     "inference llm web parallel.executors parallel.ray_tasks",
     "acquisition methods reconciling training comparison.candidates hf.text hf.text_reader",
     "comparison auditing inference.export inference.export_folder hf lightning sklearn",
-    "active parallel training.job",
+    "active parallel training.job model",
     "report",
     "cli __main__ __init__",
 ]

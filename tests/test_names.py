@@ -29,7 +29,9 @@ def _twice(homes: dict[str, list[str]]) -> list[str]:
 def test_no_public_name_has_two_homes() -> None:
     homes: dict[str, list[str]] = defaultdict(list)
     for path in FILES:
-        for name in [] if _home(path).split("/")[0] == "maths" else _public(path):
+        # standalone.py is copied out of the package: its Model does there what us.Model does here.
+        free = _home(path).split("/")[0] == "maths" or _home(path) == "inference/standalone.py"
+        for name in [] if free else _public(path):
             homes[name].append(_home(path))
     assert not _twice(homes), "\n".join(_twice(homes))
 

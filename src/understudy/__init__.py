@@ -1,6 +1,8 @@
 """Understudy: train a small model from a few trusted labels and many imperfect ones.
 
 import understudy as us
+model = us.fit("gold.csv", "pool.csv", text="message", label="checked", teacher="llm")
+model.predict(["How do I reset my pin?"])
 run = us.train(student, us.Gold(x, y, teacher=probs), us.Pool(x_pool, probs_pool), us.slam(), epochs=30)
 """
 
@@ -40,6 +42,7 @@ _HOMES = {
     "llm.asking": "ask",
     "maths.alignment.aligner": "alignment",
     "methods": "METHODS",
+    "model": "Model fit load",
     "objective": "Objective",
     "parallel.map_shards": "map_shards",
     "parallel.ray_tasks": "ray",

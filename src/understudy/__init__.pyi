@@ -44,6 +44,9 @@ from understudy.labels.votes import fit_votes as fit_votes
 from understudy.llm.asking import ask as ask
 from understudy.maths.alignment.aligner import alignment as alignment
 from understudy.methods import METHODS as METHODS
+from understudy.model import Model as Model
+from understudy.model import fit as fit
+from understudy.model import load as load
 from understudy.objective import Objective as Objective
 from understudy.parallel.map_shards import map_shards as map_shards
 from understudy.parallel.ray_tasks import ray as ray

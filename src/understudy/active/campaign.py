@@ -92,7 +92,7 @@ def _page(
         raise UnderstudyError(f"{options.pool} has no column 'id', by which the page finds its rows; add it")
     names = examples.class_names or tuple(map(str, range(classes)))
     shown: dict[str, Any] = {"text": data.text or examples.text, "image": data.image, "fields": data.use}
-    cards = Cards.of(options.pool, None, columns=data.columns, **shown)
+    cards = Cards.of(options.pool, None, columns=data.mapping, **shown)
     options.out.mkdir(parents=True, exist_ok=True)
     port, title = free_port("127.0.0.1", PORT), options.pool.name
     book = AnswerBook(options.out / BOOK, names, pin=cards.pin)

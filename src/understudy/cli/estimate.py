@@ -49,7 +49,7 @@ def estimate_command(
     if by is not None:
         from understudy.io.read import column_by_id
 
-        on_gold, on_pool = column_by_id(by, [pool, gold], [examples.gold, examples.pool], data.columns)
+        on_gold, on_pool = column_by_id(by, [pool, gold], [examples.gold, examples.pool], data.mapping)
         groups = on_gold, on_pool
     found = estimate(
         examples.gold, examples.pool, what=read_list(what) or (), by=groups, class_names=examples.class_names

@@ -71,7 +71,7 @@ def reconcile_command(
             **shared.where_to_run(options.workers, ray), **main.options,
         )  # fmt: skip
     print_sources(reconciled.facts())
-    table = read_table(pool, columns=data.columns)
+    table = read_table(pool, columns=data.mapping)
     if any(is_one_file(name, pool) for name in gold):
         _, table = split_gold_pool(table, examples.class_names)
     write_table(out, with_reconciled_labels(table, examples.gold, reconciled, examples.class_names))

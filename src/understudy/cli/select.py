@@ -68,13 +68,7 @@ def select_command(
         given, strategy, n, labelled=labelled or [], seed=seed, scratch=scratch, progress=not quiet,
         executor=None if shards is None else shared.executor_of(workers, ray),
     )  # fmt: skip
-    confidence, predicted = batch.probs.max(1)
-    key, values = ("row", batch.rows.tolist()) if batch.ids is None else ("id", batch.ids)
-    columns = {
-        key: values, "score": batch.numbers, "why": batch.reasons,
-        "predicted": given.classes.named(predicted.numpy()).tolist(), "confidence": confidence.tolist(),
-        "label": [None] * n, **({} if batch.probability is None else {"probability": batch.probability.tolist()}),
-    }  # fmt: skip
+    columns = batch.columns(given.classes)
     write_columns(out, columns)
     if batch.of_run:
         typer.echo(shown(f"{batch.of_run:,} rows left out: they are gold, test or select rows of {run}"))
@@ -84,8 +78,8 @@ def select_command(
         warn(f"{batch.known} of {n} picks have a label in {where}; --labelled {pool} leaves them out")
     if "skip" in (given.class_names or ()):
         warn("'skip' is a class of this run and means it in the batch too; write -1 where no label can be given")
-    history = LabelHistory(history_beside(out))
-    history.add("selected", f"{strategy} on {run}, seed {seed}", dict.fromkeys(values), by=key)
+    history, key = LabelHistory(history_beside(out)), next(iter(columns))
+    history.add("selected", f"{strategy} on {run}, seed {seed}", dict.fromkeys(columns[key]), by=key)
     if batch.watch is not None and batch.watch.alarm:
         p_value = f"p = {batch.watch.p_value:.1g}"
         complain(f"warning: {batch.watch} ({p_value}); look at some rows first, or use another strategy")

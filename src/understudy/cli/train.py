@@ -19,10 +19,9 @@ from understudy.training.options import AUTO
 if TYPE_CHECKING:
     from understudy.training.job import TrainedJob
 
-VANILLA = "vanilla"
 METHOD = (
     f"One of {', '.join(NAMES)}; or {AUTO}: a pilot reconciles the labels or chooses a method. Default: {AUTO}; "
-    f"{VANILLA} without gold or pool, and for hf:… students, of which a pilot trains some thirty."
+    "vanilla without gold or pool, and for hf:… students, of which a pilot trains some thirty."
 )
 
 
@@ -98,12 +97,10 @@ def train_command(
     if resume:
         _check_alone(context)
     out = work_folder(out)
-    has_pilot = gold and pool and not student.startswith("hf:")
     files = {"pool": pool, "test": test, "select": select}
     request = TrainRequest(
         out=out, gold=gold or [], files={role: as_given(path) for role, path in files.items() if path is not None},
-        data=data, method=method or (AUTO if has_pilot else VANILLA), method_options=option or [], student=student,
-        training=training, track=track or [],
+        data=data, method=method, method_options=option or [], student=student, training=training, track=track or [],
     )  # fmt: skip
     with process_group():
         if resume or (is_restarted() and has_request(out)):
@@ -122,17 +119,12 @@ def _check_alone(context: typer.Context) -> None:
 
 def _report(job: "TrainedJob") -> None:
     """Write the report, and print its first lines."""
-    from understudy.report.run_page import write_run_report
-    from understudy.report.run_text import choice_reason, print_sources, request_facts, result_lines
+    from understudy.report.run_page import write_job_report
+    from understudy.report.run_text import print_sources, run_lines
 
-    run, path = job.run, job.request.out / "report.html"
-    summary = write_run_report(
-        path, run, gold=job.examples.gold, pool=job.examples.pool, lower_bound=job.options.get("lower_bound", 0.5),
-        warnings=job.warnings, settings=request_facts(job.request, run),
-    )  # fmt: skip
-    if (chosen := choice_reason(run)) is not None:
-        typer.echo(f"Chosen: {chosen}")
-    print_sources(run.facts)
-    for line in [*result_lines(run), *(" ".join(sentences) for _, sentences in summary[:2])]:
+    path = job.request.out / "report.html"
+    write_job_report(path, job)
+    print_sources(job.run.facts)
+    for line in run_lines(job.run):
         typer.echo(line)
     typer.echo(shown(f"Run: {job.request.out}  Report: {path}"))

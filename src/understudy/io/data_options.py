@@ -1,7 +1,7 @@
 """How files are read for a training: names of columns, classes, features. One table for commands and request files.
 
-    data = DataOptions(text="review", columns={"teacher_label": "llm"})
-    examples = data.read(["gold.csv", "+batch.csv"], pool="pool.csv")
+    data = DataOptions(text="review", label="checked", teacher="llm")
+    examples = data.read(["gold.csv", "+batch.csv"], pool="pool.csv")           # files, or tables in memory
 
 The command line makes its flags of the fields (``cli/shared.py``); this file loads without PyTorch.
 """
@@ -50,6 +50,11 @@ def read_list(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
+def is_batch(gold: Any) -> bool:
+    """Whether it names a file with the labels of a chosen batch."""
+    return isinstance(gold, str) and gold.startswith("+")
+
+
 @dataclass(frozen=True)
 class DataOptions:
     """Names of the files' columns, the classes, and the features."""
@@ -58,6 +63,12 @@ class DataOptions:
         None, help="A column by its name in your files, e.g. label=truth; repeat for more.", typed=list[str] | None,
         flag="column", metavar="NAME=THEIRS", panel=FILES, read=read_mapping,
     )  # fmt: skip
+    label: str | None = option(None, help="The column of your own labels (label).", typed=str | None, panel=FILES)
+    teacher: str | list[str] | None = option(
+        None, help="The column of the teacher's labels; several (ana,ben): the votes of so many.", typed=str | None,
+        panel=FILES, read=read_list,
+    )  # fmt: skip
+    id: str | None = option(None, help="The column of ids (id).", typed=str | None, panel=FILES)
     classes: int | list[str] | None = option(
         None, help="Their names in order (neg,pos), or their number, where the files do not show all.",
         typed=str | None, panel=FILES, read=read_classes,
@@ -96,15 +107,27 @@ class DataOptions:
         flag="scale/--no-scale",
     )  # fmt: skip
 
-    def read(self, gold: Sequence[str], *, both: bool = False, **files: Any) -> "Examples":
-        """The files: ``gold`` as typed (``+FILE``: labels of a chosen batch), and ``pool``, ``test`` and ``select``.
+    @property
+    def mapping(self) -> dict[str, str]:
+        """Our names of columns to theirs, of all options that name one."""
+        teachers = [self.teacher] if isinstance(self.teacher, str) else self.teacher or []
+        votes = {f"teacher_vote_{name}": name for name in teachers} if len(teachers) > 1 else {}
+        single = {"label": self.label, "id": self.id, "teacher": teachers[0] if len(teachers) == 1 else None}
+        named = votes | {ours: theirs for ours, theirs in single.items() if theirs is not None}
+        for ours in named.keys() & (self.columns or {}).keys():
+            if named[ours] != (self.columns or {})[ours]:
+                both = f"{(self.columns or {})[ours]!r} and {named[ours]!r}"
+                raise UnderstudyError(f"{both} are both to serve as {ours!r}; name one of them")
+        return {**(self.columns or {}), **named}
 
-        ``both``: texts by TF-IDF too, beside an encoder's vectors."""
+    def read(self, gold: Sequence[Any], *, both: bool = False, **files: Any) -> "Examples":
+        """``gold``: a file or table, and files of labels of chosen batches (``+FILE``); ``pool``, ``test``,
+        ``select``. ``both``: texts by TF-IDF too, beside an encoder's vectors."""
         from understudy.features.featuriser import FeatureOptions
         from understudy.io.read import read_examples
 
-        chosen = [name[1:] for name in gold if name.startswith("+")]
-        trusted = [name for name in gold if not name.startswith("+")]
+        chosen = [name[1:] for name in gold if is_batch(name)]
+        trusted = [name for name in gold if not is_batch(name)]
         if len(trusted) > 1:
             many = f"--gold names {len(trusted)} files"
             raise UnderstudyError(f"{many}; put trusted labels into one, and a + before files of answers")
@@ -114,7 +137,7 @@ class DataOptions:
             columns=None if self.use is None else tuple(self.use), missing=self.missing, types=self.types or {},
         )  # fmt: skip
         examples = read_examples(
-            gold=trusted[0] if trusted else None, chosen=chosen, columns=self.columns or {}, classes=self.classes,
+            gold=trusted[0] if trusted else None, chosen=chosen, columns=self.mapping, classes=self.classes,
             votes=self.votes, features=features, both=both, **files,
         )  # fmt: skip
         if self.text is None and examples.text is not None:

@@ -5,6 +5,7 @@
     pool = PoolFile.read(pool_table, featuriser, labelling)
     to_gold(gold_table, pool, featuriser=featuriser, labelling=labelling), to_pool(pool, without=[gold_table])
     features_of(new_table, featuriser)
+    raw_features(["How do I reset my pin?"], featuriser)            # what a user has: texts, mappings, a frame, a file
 
 One file may serve as gold and pool: rows with a label are gold, the others the pool. Gold rows of ``id, label`` take
 their features and the teacher's labels from the pool by id. Whatever serves as gold, test or select leaves the pool.
@@ -30,10 +31,12 @@ from understudy.features.raw_columns import column_kind, is_empty, no_column
 from understudy.features.tabular import Arrays, Numbers
 from understudy.io.label_columns import DRAWN, SAW, SHOWN, Labelling, drawn_with, read_teacher, true_or_false
 from understudy.io.readers import TableSource
-from understudy.io.table import LazyColumns, Table
+from understudy.io.readers.arrays import columns_of_rows, holds_numbers
+from understudy.io.table import LazyColumns, Table, read_table
 from understudy.labels.class_names import EMPTY
 from understudy.labels.forms import Labels
-from understudy.store.arrow import Array
+from understudy.store.arrow import Array, as_frame
+from understudy.store.files import is_remote
 
 
 def fit_featuriser(options: FeatureOptions, main: Table, others: Mapping[str, Table]) -> Featuriser:
@@ -88,6 +91,21 @@ def features_of(table: Table, featuriser: Featuriser, *, lazily: bool = False) -
     if isinstance(rows, MappedRows) and not lazily and rows.x.is_floating_point():
         check_finite(rows.x, where)
     return rows
+
+
+def raw_features(given: Any, featuriser: Featuriser, columns: Mapping[str, str] | None = None) -> Rows | None:
+    """The student's input for raw rows, as a file, a frame, a list of texts, paths or mappings; None for arrays of
+    numbers, which are features already. ``columns``: our names to theirs."""
+    if isinstance(given, str) and not (is_remote(given) or os.path.exists(given)):
+        raise UnderstudyError(f"{given[:60]!r} is no file; pass rows in a list, also a single one: [row]")
+    if not isinstance(given, str | Path | Mapping) and as_frame(given) is None:
+        held = None if holds_numbers(given) else columns_of_rows(given, "", "rows")
+        if held is None:
+            return None
+        if "" in held and len(featuriser.names) != 1:
+            names = ", ".join(featuriser.names)
+            raise UnderstudyError(f"the rows are single values; the model reads {names}: pass mappings or a frame")
+    return features_of(read_table(given, columns=columns, name="rows", single=featuriser.names[0]), featuriser)
 
 
 def load_featuriser(folder: Path, config: Mapping[str, Any], table: Table) -> Featuriser:

@@ -101,7 +101,10 @@ class Labelling:
 
 def label_column(table: Table, names: ClassNames, column: str = "label") -> Array | None:
     """A file's labels as class numbers, −1 where there are none; None where it has no such column."""
-    return Labelling(names or None).numbers(table, column, missing=True) if column in table.names else None
+    if column not in table.names:
+        return None
+    table.columns.with_gaps(column)
+    return Labelling(names or None).numbers(table, column, missing=True)
 
 
 def find_labelling(

@@ -27,6 +27,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,10 +36,12 @@ import numpy as np
 import torch
 
 from understudy.data.examples import Gold, Pool
+from understudy.data.rows import TensorRows
 from understudy.errors import UnderstudyError, warn
 from understudy.features.encoder import Encoded
 from understudy.features.featuriser import TFIDF, FeatureOptions, Featuriser, text_alone
 from understudy.features.raw_columns import no_column
+from understudy.features.tabular import Arrays
 from understudy.io.columns import declared
 from understudy.io.gold_pool import (
     PoolFile,
@@ -139,9 +142,12 @@ def read_examples(
     student's input. ``votes``: how several annotators' votes are weighed. ``both``: beside an encoder's vectors, the
     same sets by TF-IDF.
     """
-    one_file = is_one_file(gold, pool)
+    if any(isinstance(each, Gold | Pool) for each in (gold, pool, test, select)):
+        return _given(gold=gold, pool=pool, test=test, select=select)
+    one_file, features = is_one_file(gold, pool), features or FeatureOptions()
     given = {"gold": None if one_file else gold, "pool": pool, "test": test, "select": select}
-    tables = {role: read_table(what, columns=columns, name=role) for role, what in given.items() if what is not None}
+    read = partial(read_table, columns=columns, single=features.text or features.image or "text")
+    tables = {role: read(what, name=role) for role, what in given.items() if what is not None}
     _check_mapping(columns or {}, tables)
     if one_file:
         gold_table, tables["pool"] = split_gold_pool(tables["pool"], classes)
@@ -150,7 +156,7 @@ def read_examples(
         classes = declared_classes(tables.values())
     elif not isinstance(classes, int):
         classes = checked_names(classes, "classes=")
-    options = _prepare(tables, features or FeatureOptions())
+    options = _prepare(tables, features)
     pool_table = tables.pop("pool", None)
     labelling = find_labelling(tables, pool_table, classes, votes, answers=named_answers(chosen) if chosen else ())
     examples = _to_examples(options, tables, pool_table, labelling, chosen, votes)
@@ -191,6 +197,22 @@ def _to_examples(
         class_names=None if names is None else names.names, texts=texts, text=options.text,
         line=None if pool_table is None else pool_table.line_of(pool_table.rows_without(tables.values())),
     )  # fmt: skip
+
+
+def _given(**sets: Any) -> Examples:
+    """Sets that were made in Python, whose features are arrays."""
+    given = {role: each for role, each in sets.items() if each is not None}
+    for role, each in given.items():
+        kind = Pool if role == "pool" else Gold
+        if not isinstance(each, kind):
+            raise UnderstudyError(
+                f"{role} is a {type(each).__name__}; beside us.Gold and us.Pool, pass a us.{kind.__name__}"
+            )
+        if not isinstance(each.rows, TensorRows):
+            raise UnderstudyError(f"the rows of {role} are no array of numbers; us.auto(gold=…, pool=…) takes any")
+    first = next(iter(given.values()))
+    names = next((each.class_names for each in given.values() if each.class_names), None)
+    return Examples(**sets, featuriser=Featuriser([Arrays("x", tuple(first.x.shape[1:]))], {}), class_names=names)
 
 
 def _prepare(tables: Mapping[str, Table], options: FeatureOptions) -> FeatureOptions:
@@ -307,7 +329,7 @@ def _in_no_file(name: str, tables: Mapping[str, Table], why: str) -> UnderstudyE
 def _check_mapping(columns: Mapping[str, str], tables: Mapping[str, Table]) -> None:
     """Refuses a name that is in none of the files."""
     for ours, theirs in columns.items():
-        if all(table.theirs.get(ours) != theirs for table in tables.values()):
+        if all(theirs not in table.theirs.values() for table in tables.values()):
             raise _in_no_file(theirs, tables, f" (to serve as {ours!r})")
 
 

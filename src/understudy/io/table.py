@@ -4,6 +4,7 @@
     table.columns["teacher_probs"]                                # a NumPy array whose first axis is the rows
     read_table("theirs.csv", columns={"label": "gold_standard"})  # columns by the names they have there
     read_table(pandas_frame, name="pool")                         # or polars, Arrow, datasets, a mapping of arrays
+    read_table([{"age": 31}, {"age": 47}])                        # rows, as a list of mappings or of texts
 
 A kind of file is one module in ``io/readers``; what the columns mean is decided in ``io/read.py``. A column is
 read when it is first used. Nothing is unpickled.
@@ -25,7 +26,14 @@ from understudy.data.checks import describe, looks_like
 from understudy.errors import LINES, UnderstudyError, warn
 from understudy.io.columns import as_kind, as_text, id_array, misspelt, places
 from understudy.io.readers import DAMAGE, TableSource, damaged, object_column
-from understudy.io.readers.arrays import frame_source, mapping_source, npy_folder_source, npy_source, npz_source
+from understudy.io.readers.arrays import (
+    columns_of_rows,
+    frame_source,
+    mapping_source,
+    npy_folder_source,
+    npy_source,
+    npz_source,
+)
 from understudy.io.readers.csv_jsonl import csv_source, jsonl_source
 from understudy.io.readers.excel import excel_source
 from understudy.io.readers.folders import datasets_source, image_folder_source, is_datasets_folder
@@ -83,6 +91,12 @@ class LazyColumns(Mapping[str, Array]):
         if name not in self._read:
             column = self.from_source(lambda theirs: self.source.read(theirs, name), name)
             self._read[name] = self._as_kind(name, column) if name in self._kinds else column
+        return self._read[name]
+
+    def with_gaps(self, name: str) -> Array:
+        """A column of labels, of which some may be empty as a teacher's may."""
+        if name not in self._read:
+            self._read[name] = self.from_source(lambda theirs: self.source.read(theirs, "teacher_label"), name)
         return self._read[name]
 
     def _as_kind(self, name: str, column: Array) -> Array:
@@ -221,10 +235,13 @@ class Table:
         return np.flatnonzero(stays)
 
 
-def read_table(given: Any, *, columns: Mapping[str, str] | None = None, name: str = "the table") -> Table:
+def read_table(
+    given: Any, *, columns: Mapping[str, str] | None = None, name: str = "the table", single: str = "text"
+) -> Table:
     """Any file of a known kind, a folder, or a table in memory, which messages call by ``name``.
 
-    ``columns``: our names to theirs; what the file lacks is passed over.
+    ``columns``: our names to theirs; what the file lacks is passed over. Our name ``teacher`` is that of whatever form
+    the column holds. ``single``: what the column of a list of texts is called.
     """
     columns = columns or {}
     if isinstance(given, str | Path):
@@ -234,11 +251,12 @@ def read_table(given: Any, *, columns: Mapping[str, str] | None = None, name: st
                 source = parquet_source(path, remote)
             else:
                 path = local_path(given)
+                columns = _as_label(columns) if path.suffix.lower() == ".csv" else columns
                 source = _local_source(path, columns)
         except DAMAGE as error:
             raise damaged(path, error) from error
     else:
-        path, source = _in_memory(given, name)
+        path, source = _in_memory(given, name, single)
     if not source.names:
         raise UnderstudyError(f"{path} holds no columns; write at least the features and the labels")
     if not source.rows:
@@ -249,6 +267,9 @@ def read_table(given: Any, *, columns: Mapping[str, str] | None = None, name: st
     if len(set(columns.values())) < len(columns):
         twice = Counter(columns.values()).most_common(1)[0][0]
         raise UnderstudyError(f"column {twice!r} is given two names; a column serves one purpose")
+    if columns.get("teacher") in source.names:
+        held = Table(path, LazyColumns(path, source, {"teacher_label": columns["teacher"]})).columns["teacher_label"]
+        columns = _as_label(columns, held)
     renamed = {theirs: ours for ours, theirs in columns.items() if theirs in source.names}
     # A column that another one takes the name of is left out.
     names = {renamed.get(each, each): each for each in source.names if each in renamed or each not in renamed.values()}
@@ -256,6 +277,15 @@ def read_table(given: Any, *, columns: Mapping[str, str] | None = None, name: st
     if table.line is not None:
         LINES[str(path)] = table.line
     return table
+
+
+def _as_label(columns: Mapping[str, str], held: Array | None = None) -> dict[str, str]:
+    """The mapping with the name of the form that the column ``teacher`` holds: cells of one value are labels, lists of
+    fractions and records probabilities, other lists votes."""
+    form = "teacher_label"
+    if held is not None and (held.ndim > 1 or held.dtype.names):
+        form = "teacher_probs" if held.dtype.names or held.dtype.kind == "f" else "teacher_votes"
+    return {form if ours == "teacher" else ours: theirs for ours, theirs in columns.items()}
 
 
 def spell_ids_alike(tables: Iterable[Table]) -> None:
@@ -275,15 +305,16 @@ def text_columns(path: Path, columns: Mapping[str, str] | None = None) -> dict[s
     return {name: table.texts(name) for name in table.names}
 
 
-def _in_memory(given: Any, name: str) -> tuple[Path, TableSource]:
+def _in_memory(given: Any, name: str, single: str) -> tuple[Path, TableSource]:
     frame = as_frame(given)
     if frame is not None:
         path = Path(f"{name} ({frame.kind})")
         return path, frame_source(frame, str(path))
-    if isinstance(given, Mapping):
-        return Path(name), mapping_source(given, name)
+    columns = given if isinstance(given, Mapping) else columns_of_rows(given, single, name)
+    if columns is not None:
+        return Path(name), mapping_source(columns, name)
     held = type(given).__name__
-    raise UnderstudyError(f"{name} is a {held}; pass a file's name, a pandas, polars or Arrow table, or a mapping")
+    raise UnderstudyError(f"{name} is a {held}; pass a file's name, a pandas, polars or Arrow table, or a list of rows")
 
 
 def parquet_at(path: str | Path) -> list[RemoteFile]:

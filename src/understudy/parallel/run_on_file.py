@@ -61,14 +61,16 @@ class RunOnFile:
     others."""
 
     def __init__(
-        self, folder: Path, file: Path, column: Sequence[str] | None = None, *, shards: PoolShards | None = None
+        self, run: Path | Run, file: Any, column: Sequence[str] | None = None, *, shards: PoolShards | None = None
     ) -> None:
-        self.run, typed, self.shards = Run.load(folder), read_mapping(column), shards
+        """``file``: or a table in memory, or a list of rows."""
+        self.run, typed, self.shards = run if isinstance(run, Run) else Run.load(run), read_mapping(column), shards
         file = file if shards is None else Path(str(shards[0].path))
         assert self.run.path is not None
-        self.folder = self.run.path
+        self.folder = folder = self.run.path
         self.columns = {**(self.run.config.get("columns") or {}), **typed}
-        self.table = read_table(file, columns=self.columns)
+        first = next(iter(self.run.featuriser.names), "text") if self.run.featuriser is not None else "text"
+        self.table = read_table(file, columns=self.columns, name="the pool", single=first)
         if self.table.notes:
             print(shown(self.table.notes))
         #: The file, or the folder of the shards.
@@ -89,7 +91,7 @@ class RunOnFile:
 
     @cached_property
     def featuriser(self) -> Featuriser:
-        return load_featuriser(self.folder, self.run.config, self.table)
+        return self.run.featuriser or load_featuriser(self.folder, self.run.config, self.table)
 
     def on_tables(self, *, selected: bool = False, batch_size: int = BATCH_SIZE) -> StudentOnTables:
         """The student (``selected``: of the epoch chosen on gold), for this file and others of the same columns."""

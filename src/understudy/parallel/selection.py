@@ -54,6 +54,17 @@ class SelectedBatch:
     #: How many rows were left out because they are gold, test or select rows of the run.
     of_run: int
 
+    def columns(self, classes: ClassNames) -> dict[str, list[Any]]:
+        """A table to label: the rows by their ids (or numbers), why, the student's prediction, and an empty label."""
+        confidence, predicted = self.probs.max(1)
+        key, values = ("row", self.rows.tolist()) if self.ids is None else ("id", self.ids)
+        return {
+            key: values, "score": self.numbers, "why": self.reasons,
+            "predicted": classes.named(predicted.numpy()).tolist(), "confidence": confidence.tolist(),
+            "label": [None] * len(values),
+            **({} if self.probability is None else {"probability": self.probability.tolist()}),
+        }  # fmt: skip
+
 
 def select_rows(
     given: RunOnFile,
@@ -61,12 +72,14 @@ def select_rows(
     n: int,
     *,
     labelled: list[Path],
+    own_labels: bool = False,
     seed: int = 0,
-    scratch: Path,
+    scratch: Path | None = None,
     executor: Executor | None = None,
     progress: bool = False,
 ) -> SelectedBatch:
-    """n rows by a strategy. ``scratch``: a folder for the scores of shards, from which an interrupted call resumes."""
+    """n rows by a strategy. ``own_labels``: leave out those with a label in the pool itself. ``scratch``: a folder for
+    the scores of shards, from which an interrupted call resumes."""
     needs = strategy_named(strategy).needs
     wants_ema = any(name.endswith("_ema") for name in needs)
     ema = given.run.ema if wants_ema else None
@@ -77,7 +90,8 @@ def select_rows(
         )
     executor = executor or (None if given.shards is None else InProcess())
     # Where the pool names its own labelled rows, none of them is picked.
-    of_pool = {path for path in labelled if is_one_file(path, given.pool)}
+    labelled = [*labelled, given.pool] if own_labels else labelled
+    of_pool = {path for path in labelled if path is given.pool or is_one_file(path, given.pool)}
     known_rows = labelled_rows(labelled, of_pool, given, executor)
     of_run = _rows_of_run(given, executor) - known_rows.keys()
     known_rows |= dict.fromkeys(sorted(of_run), -1)
@@ -107,14 +121,14 @@ def select_rows(
 
 
 def _scored(
-    function: ScoreTable, given: RunOnFile, scratch: Path, executor: Executor | None, progress: bool
+    function: ScoreTable, given: RunOnFile, scratch: Path | None, executor: Executor | None, progress: bool
 ) -> tuple[ScoredRows, bool]:
     """The scores of all rows, and whether every row has a label in the pool."""
     if given.shards is None:
         arrays, summary = function(given.table, given.rows(given.run.student))
         kept = {name: torch.from_numpy(array) for name, array in arrays.items()}
         return ArrayRows(kept, len(kept["labelled"])), summary["all_labelled"]
-    assert executor is not None
+    assert executor is not None and scratch is not None
     given.rows(given.run.student)  # raises where it cannot take them
     scored = score_shards(function, given.shards, scratch, executor=executor, columns=given.columns, progress=progress)
     return scored, all(each["all_labelled"] for each in scored.summaries)

@@ -9,8 +9,17 @@ from typing import Any
 
 from understudy.data.examples import Gold, Pool
 from understudy.report.figures import measure_teacher, run_curves, teacher_section
-from understudy.report.run_text import SET_NAMES, SOURCE_HEADINGS, name_facts, result_table, source_table, summary
+from understudy.report.run_text import (
+    SET_NAMES,
+    SOURCE_HEADINGS,
+    name_facts,
+    request_facts,
+    result_table,
+    source_table,
+    summary,
+)
 from understudy.report.templates import sentences, write_page
+from understudy.training.job import TrainedJob
 from understudy.training.options import LBFGS
 from understudy.training.run import Run
 
@@ -37,6 +46,14 @@ def write_run_report(
     parts = run_parts(run) | {"summary": (lines := summary(run, warnings))}
     write_page(path, warnings=warnings, settings=settings, **parts, **teacher_section(teacher))
     return lines
+
+
+def write_job_report(path: str | Path, job: TrainedJob) -> list[tuple[str, list[str]]]:
+    """Write the page of a training from tables; returns its summary."""
+    return write_run_report(
+        path, job.run, gold=job.examples.gold, pool=job.examples.pool, lower_bound=job.options.get("lower_bound", 0.5),
+        warnings=job.warnings, settings=request_facts(job.request, job.run),
+    )  # fmt: skip
 
 
 def run_parts(run: Run) -> dict[str, Any]:

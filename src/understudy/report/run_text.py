@@ -20,7 +20,7 @@ from understudy.reconciling.label_sources import NUMBERS, sources_in
 from understudy.report.templates import percent_range, print_table, sentences
 from understudy.training.job import TrainRequest, reads_texts
 from understudy.training.optimizers import ITERATIONS
-from understudy.training.options import LBFGS
+from understudy.training.options import AUTO, LBFGS
 from understudy.training.run import Run
 
 SET_NAMES = {"test": "test set", "select": "validation set"}
@@ -54,6 +54,13 @@ def result_lines(run: Run) -> list[str]:
     ]
 
 
+def run_lines(run: Run) -> list[str]:
+    """What a training prints at its end, but for the table of label sources."""
+    chosen = choice_reason(run)
+    lines = [] if chosen is None else [f"Chosen: {chosen}"]
+    return [*lines, *result_lines(run), *(" ".join(sentences) for _, sentences in summary(run)[:2])]
+
+
 def result_table(run: Run) -> list[list[str]]:
     """A row for each set and moment: accuracy, lowest recall, calibration error."""
     moments = {
@@ -81,13 +88,17 @@ def request_facts(request: TrainRequest, run: Run) -> dict[str, Any]:
     data, text_of = request.data, request.data.encoder if request.data.encoder != "none" else "TF-IDF"
     if reads_texts(request.student):
         text_of = "read by the student"
-    files = {"gold": " ".join(request.gold) or None, **request.files}
+    given = {"gold": request.gold, **{role: [each] for role, each in request.files.items()}}
+    files = {
+        role: " ".join(str(each) if isinstance(each, str | Path) else "in memory" for each in those)
+        for role, those in given.items()
+    }
     facts = {
-        **{f"{role.capitalize()} file": name for role, name in files.items() if name is not None},
+        **{f"{role.capitalize()} file": name for role, name in files.items() if name},
         "Text": None if data.text is None else f"{data.text}, {text_of}",
         "Image": data.image,
         "Student": request.student,
-        "Method": " ".join([request.method, *request.method_options]),
+        "Method": " ".join([request.method or AUTO, *request.method_options]),
         "Optimizer": optimizer_text(request.training),
         "Seed": request.training["seed"],
         **epochs_fact(run.config),

@@ -16,6 +16,7 @@ so that one which Arrow cannot hold troubles only those who use it. The index of
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,12 @@ def from_parquet(
         raise UnderstudyError(f"cannot read {path}: {error.strerror or first_line(error)}; {cure}") from error
     except (pa.ArrowException, ValueError, KeyError, AttributeError) as error:
         raise UnderstudyError(f"cannot read {path} as Parquet: {first_line(error)}; {cure}") from error
+
+
+def to_frame(columns: Mapping[str, Array | Sequence[Any]]) -> Any:
+    """Columns as a pandas frame, or as an Arrow table where pandas is not installed."""
+    table = pa.table({name: to_arrow(column) for name, column in columns.items()})
+    return table if find_spec("pandas") is None else table.to_pandas()
 
 
 RESERVED_INDEX = ("id", "label")

@@ -1,6 +1,6 @@
 """Fitting a student: pretraining on gold, epochs on gold and pool, fine-tuning on gold.
 
-    run = fit(session, options)                                              # the session's student, trained in place
+    run = fit_run(session, options)                                          # the session's student, trained in place
     student = fit_student(build, gold, pool, us.slam(), options)             # a fresh one
 
 Each epoch visits every pool row once and every gold row ``gold_repeat`` times, in an order that depends on the seed and
@@ -37,7 +37,7 @@ from understudy.training.session import Session, seeded_student
 PHASES = ("pretrain", "train", "finetune")
 
 
-def fit(
+def fit_run(
     session: Session, options: TrainingOptions, *, test: Gold | None = None, select: Gold | None = None,
     checkpoints: Checkpoints | None = None, callbacks: CallbackRunner | None = None, resume: bool = False,
     progress: bool = False,

@@ -1,8 +1,9 @@
-"""A training from files, as ``understudy train`` makes it: a request, kept with its run, and the training itself.
+"""A training from tables, as ``understudy train`` and ``us.fit`` make it: a request, kept with its run, and the
+training itself.
 
 request = TrainRequest(out=out, gold=["gold.csv"], files={"pool": "pool.csv"}, data=DataOptions(text="message"), …)
-begin(request, report)
-resume(out, report)
+job = begin(request, report)                    # job.run, job.examples
+job = resume(out, report)
 
 A student is named as on a command line: a net of ``us.models``, or a pretrained one that reads texts.
 
@@ -28,7 +29,7 @@ from understudy.comparison.comparison_options import AutoOptions
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import TFIDF, VALUES_FILE
 from understudy.inference.passes import usable_device
-from understudy.io.data_options import DataOptions
+from understudy.io.data_options import DataOptions, is_batch
 from understudy.io.read import Examples
 from understudy.io.table import text_columns
 from understudy.method_options import read_options
@@ -47,7 +48,7 @@ from understudy.training.options import AUTO, CHOSEN_AUTOMATICALLY, StudentBuild
 from understudy.training.run import BEFOREHAND, FEATURES, REQUEST, Run, usable_folder
 from understudy.training.train import train
 
-PREFIX = "hf:"
+PREFIX, VANILLA = "hf:", "vanilla"
 #: The names of features, where there are two kinds.
 ENCODER, PLAIN = "encoder", "TF-IDF"
 _OPTION = re.compile(r",(?=[a-z_]+=)")
@@ -60,16 +61,17 @@ class TrainRequest:
     """The options of a training as values that JSON can hold, so that it can be resumed.
 
     Written to the run's folder (``request.json``) before training starts, with absolute paths and the checksums of the
-    features that are made there.
+    features that are made there. Tables in memory are not: there they have only a name.
     """
 
     out: Path
-    #: A file with the labels of a chosen batch begins with +.
-    gold: list[str]
+    #: A file or table; a file with the labels of a chosen batch begins with +.
+    gold: list[Any]
     #: pool, test and select, where they were named.
-    files: dict[str, str]
+    files: dict[str, Any]
     data: DataOptions
-    method: str
+    #: None: ``auto``; ``vanilla`` without gold or pool, and for students of which a pilot takes too long.
+    method: str | None
     method_options: list[str]
     student: str
     #: Options of ``us.train``; ``ema`` is whether one is wanted.
@@ -78,8 +80,8 @@ class TrainRequest:
     track: list[str] = field(default_factory=list)
 
     def save(self) -> None:
-        gold = [f"+{known_as(name[1:])}" if name.startswith("+") else known_as(name) for name in self.gold]
-        files = {role: known_as(name) for role, name in self.files.items()}
+        gold = [f"+{known_as(each[1:])}" if is_batch(each) else _address(each) for each in self.gold]
+        files = {role: _address(each) for role, each in self.files.items()}
         paths = {"out": known_as(self.out), "gold": gold, "files": files, "data": vars(self.data)}
         made = {name: self.out / name for name in (*FEATURES, HISTORY) if (self.out / name).exists()}
         content = {**vars(self), **paths}
@@ -94,6 +96,21 @@ class TrainRequest:
         except (KeyError, TypeError) as error:
             raise UnderstudyError(f"{folder / REQUEST} is damaged ({error}); {_CURE}") from error
 
+    def resolved(self) -> "TrainRequest":
+        """With a method."""
+        has_pilot = self.gold and "pool" in self.files and not reads_texts(self.student)
+        return self if self.method else replace(self, method=AUTO if has_pilot else VANILLA)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether a table was given that cannot be read again."""
+        return any(each is None for each in (*self.gold, *self.files.values()))
+
+
+def _address(given: Any) -> str | None:
+    """The place of a file; None for a table in memory."""
+    return known_as(given) if isinstance(given, str | Path) else None
+
 
 class TrainedJob(NamedTuple):
     """A finished training with everything that its report shows."""
@@ -106,7 +123,7 @@ class TrainedJob(NamedTuple):
     warnings: list[str]
 
 
-Report = Callable[[TrainedJob], None]
+Report = Callable[[TrainedJob], Any]
 
 
 def has_request(folder: Path) -> bool:
@@ -114,25 +131,29 @@ def has_request(folder: Path) -> bool:
     return on_rank_zero((folder / REQUEST).exists)
 
 
-def begin(request: TrainRequest, report: Report, *, progress: bool = True) -> None:
+def begin(request: TrainRequest, report: Report, *, progress: bool = True) -> TrainedJob:
     """Train in a new folder; ``report`` is called at the end, by the first of several processes."""
     check_folder = partial(usable_folder, request.out)
     on_rank_zero(check_folder)
     with locked(request.out, lend=True) if is_first() else nullcontext():
         on_rank_zero(check_folder)  # again: another process may have had the lock before
-        run_training(request, report, progress=progress)
+        return run_training(request, report, progress=progress)
 
 
-def resume(out: Path, report: Report, *, progress: bool = True) -> None:
+def resume(out: Path, report: Report, *, progress: bool = True) -> TrainedJob:
     """Continue the training that was begun there."""
     if not has_request(out):
         raise UnderstudyError(f"{out} has no {REQUEST}; only what understudy train began can be resumed")
     with locked(out, lend=True) if is_first() else nullcontext():
-        run_training(on_rank_zero(lambda: TrainRequest.load(out)), report, progress=progress, resume=True)
+        request = on_rank_zero(lambda: TrainRequest.load(out))
+        if request.is_in_memory:
+            raise UnderstudyError(f"{out} was trained on tables in memory; call us.fit(…, out=…) again in a new folder")
+        return run_training(request, report, progress=progress, resume=True)
 
 
-def run_training(request: TrainRequest, report: Report, *, progress: bool = True, resume: bool = False) -> None:
-    """Read the files, train and write the run; of processes that train together, the first writes and reports."""
+def run_training(request: TrainRequest, report: Report, *, progress: bool = True, resume: bool = False) -> TrainedJob:
+    """Read the tables, train and write the run; of processes that train together, the first writes and reports."""
+    request = request.resolved()
     options, run_method = _method(request)
     first = is_first()
     trackers = [tracker(name, request.out) for name in request.track] if first else []
@@ -171,11 +192,14 @@ def run_training(request: TrainRequest, report: Report, *, progress: bool = True
             if first and not resume:
                 _clear(out)
             raise
+    taken = run.config["auto"]["features"] if len(prepared) > 1 else main
+    if taken == PLAIN:
+        request = replace(request, data=replace(request.data, encoder=TFIDF))
+    job = TrainedJob(request, run, prepared[taken].examples, options, warnings)
+    run.featuriser = job.examples.featuriser
     if first:
-        taken = run.config["auto"]["features"] if len(prepared) > 1 else main
-        if taken == PLAIN:
-            request = replace(request, data=replace(request.data, encoder=TFIDF))
-        report(TrainedJob(request, run, prepared[taken].examples, options, warnings))
+        report(job)
+    return job
 
 
 class StudentOnFeatures(NamedTuple):
@@ -221,6 +245,7 @@ def _arguments(prepared: Mapping[str, StudentOnFeatures], keep_features: Callabl
 
 def _method(request: TrainRequest) -> tuple[dict[str, Any], Callable[..., Run]]:
     """The method's options, and the function that trains with them."""
+    assert request.method is not None
     if request.method == AUTO:
         options = read_options(AutoOptions, request.method_options, AUTO)
         return options, partial(auto, **options)
@@ -233,7 +258,7 @@ def _method(request: TrainRequest) -> tuple[dict[str, Any], Callable[..., Run]]:
 
 def _notes(request: TrainRequest, examples: Examples, options: dict[str, Any]) -> dict[str, Any]:
     """For ``predict`` and ``select``, beside the features: names of columns and classes."""
-    names, columns = examples.featuriser.names, request.data.columns or {}
+    names, columns = examples.featuriser.names, request.data.mapping
     notes = {"features": "x" if names == ("x",) else list(names), "options": options, "columns": columns}
     if examples.class_names is None:
         return notes
@@ -242,7 +267,7 @@ def _notes(request: TrainRequest, examples: Examples, options: dict[str, Any]) -
     return notes | {"class_names": list(examples.class_names), "class_places": places}
 
 
-def _record_gold(file: Path, names: Sequence[str], examples: Examples) -> None:
+def _record_gold(file: Path, names: Sequence[Any], examples: Examples) -> None:
     """The label history of a run's gold: every file, its labels by id, and the history of chosen batches.
 
     Labels that no batch names are of the gold file.
@@ -253,12 +278,15 @@ def _record_gold(file: Path, names: Sequence[str], examples: Examples) -> None:
         labels = [label if examples.class_names is None else examples.class_names[label] for label in gold.y.tolist()]
         left = dict(zip(map(str, gold.ids.tolist()), labels, strict=True))
     # Batches first, which name their rows; in the history gold stands where it was named.
-    given = {name: text_columns(local_path(name[1:])) for name in names if name.startswith("+")}
+    given = {name: text_columns(local_path(name[1:])) for name in names if is_batch(name)}
     batches = {name: dict(zip(given[name].get("id", []), given[name].get("label", []), strict=False)) for name in given}
     for answers in batches.values():
         left = {name: label for name, label in left.items() if name not in answers}
     for name in names:
-        path = local_path(name.removeprefix("+"))
+        if not isinstance(name, str | Path):
+            history.add("gold", "a table in memory", left)
+            continue
+        path = local_path(str(name).removeprefix("+"))
         own = path.parent / HISTORY if path.name == LABELLED else history_beside(path)
         if own.exists():
             history.append(LabelHistory(own).entries())

@@ -24,7 +24,15 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from understudy.errors import UnderstudyError
-from understudy.store.option_fields import Function, check_options, field_parameters, known, option, with_parameters
+from understudy.store.option_fields import (
+    Function,
+    check_options,
+    field_parameters,
+    known,
+    option,
+    typed_as,
+    with_parameters,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -250,6 +258,13 @@ def option_names(*, leave_out: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 SHARED = option_names(leave_out=NOT_SHARED)
+
+
+def job_options() -> dict[str, Any]:
+    """The options of ``understudy train`` and ``us.fit``, each with its default; None: chosen automatically."""
+    typed = [each for each in fields(TrainingOptions) if typed_as(each) is not None]
+    defaults = {each.name: False if typed_as(each) is bool else each.default for each in typed}
+    return {name: None if name in CHOSEN_AUTOMATICALLY else default for name, default in defaults.items()}
 
 
 def option_parameters(names: Sequence[str]) -> list[Parameter]:

@@ -33,7 +33,9 @@ from understudy import models
 from understudy.data.inputs import as_rows
 from understudy.data.trained_rows import TrainedRows
 from understudy.errors import UnderstudyError, first_line, shown
+from understudy.features.featuriser import VALUES_FILE, Featuriser
 from understudy.inference.passes import predict
+from understudy.io.gold_pool import raw_features
 from understudy.labels.reliability import Reliability
 from understudy.models.registry import reader_of
 from understudy.objective import Columns
@@ -111,6 +113,8 @@ class Run(Shown):
     #: The rows that trained the student, where ``us.train(out=…)`` recorded them.
     trained: TrainedRows | None = None
     path: Path | None = None
+    #: What turns raw rows into the student's input, where a training from tables made it.
+    featuriser: Featuriser | None = None
 
     def __post_init__(self) -> None:
         if self.modules:
@@ -132,10 +136,17 @@ class Run(Shown):
         return 1.0 if found is None else found.temperature
 
     def predict(self, x: Any, *, batch_size: int = 1024) -> Tensor:
-        """Class probabilities ``(n, C)`` of the student, at the run's temperature. A frame has the columns that it was
-        trained on, in order."""
-        rows, features = as_rows(x, "x"), self.config.get("features")
-        if rows.names is not None and isinstance(features, list) and list(rows.names) != features:
+        """Class probabilities ``(n, C)`` of the student, at the run's temperature.
+
+        ``x``: features, as ``us.train`` took them (a frame has the same columns in the same order). A run from tables
+        also takes raw rows: a file, a frame, a list of texts or of mappings by column.
+        """
+        none = not x if isinstance(x, list | tuple) else tuple(getattr(x, "shape", ()))[:1] == (0,)
+        if none and self.featuriser is not None:
+            return torch.empty(0, self.config["classes"])
+        raw = None if self.featuriser is None else raw_features(x, self.featuriser, self.config.get("columns"))
+        rows, features = as_rows(x, "x") if raw is None else raw, self.config.get("features")
+        if raw is None and rows.names is not None and isinstance(features, list) and list(rows.names) != features:
             known = f"the student was trained on {', '.join(features[:8])}; pass these, in this order"
             raise UnderstudyError(f"x has the columns {', '.join(rows.names[:8])}, {known}")
         return predict(self.student, rows, batch_size=batch_size, temperature=self.temperature)
@@ -236,6 +247,7 @@ class Run(Shown):
             module_states=nested(others.get(MODULES, {})), ids=ids, held_ids=held, ema=ema,
             evaluation=None if evaluation is None else Evaluation.from_dict(evaluation),
             trained=TrainedRows(others[TRAINED]) if TRAINED in others else None, path=folder,
+            featuriser=Featuriser.load(folder) if (folder / VALUES_FILE).exists() else None,
         )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from understudy.training.callbacks import Callback, CallbackRunner, check_callba
 from understudy.training.checkpoint import FOLDER, Checkpoints, check_same_training, drop_checkpoints, resume_settings
 from understudy.training.distributed import is_first, joined, on_rank_zero, same_data, same_start
 from understudy.training.evaluation import evaluate_training
-from understudy.training.fit import fit, fit_session
+from understudy.training.fit import fit_run, fit_session
 from understudy.training.options import AUTO, TrainingOptions, option_names, shows_options
 from understudy.training.prepare import check_outputs
 from understudy.training.run import CONFIG, Run, usable_folder
@@ -118,7 +118,7 @@ def _train(
     if folder is not None:
         checkpoints = Checkpoints(folder, settings["settings"], every=options.checkpoint_every)
     with CallbackRunner(callbacks, config, folder) if callbacks else nullcontext() as runner:
-        run = fit(
+        run = fit_run(
             session, options, test=test, select=select, checkpoints=checkpoints, callbacks=runner, resume=resume,
             progress=progress,
         )  # fmt: skip

@@ -5,9 +5,11 @@
     np.save("rows.npy", x)                         # one array: the column x (a structured array: its fields)
 
 An archive's members are looked at before they are unpacked: a header that promises more than there is, or more than the
-memory holds, is refused. In memory: frames of any kind (``store/arrow.py``), and mappings of arrays by column name.
+memory holds, is refused. In memory: frames of any kind (``store/arrow.py``), mappings of arrays by column name, and
+rows in a list.
 
     read_examples(gold=pandas_frame, pool=polars_frame)
+    read_examples(gold=[{"age": 31, "label": "neg"}, {"age": 47, "label": "pos"}])
     read_examples(gold={"x": x, "label": ["neg", "pos"]}, pool={"x": x_pool, "teacher_probs": probs})
 """
 
@@ -163,6 +165,32 @@ def mapping_source(columns: Mapping[Any, Any], where: str) -> TableSource:
         return _array(columns[name], role, f"{where}: column {name!r}")
 
     return TableSource(list(columns), rows, read)
+
+
+def holds_numbers(rows: Any) -> bool:
+    """Whether it is an array or a tensor of numbers."""
+    return isinstance(rows, Tensor) or (isinstance(rows, np.ndarray) and rows.dtype.kind in "biuf")
+
+
+def columns_of_rows(rows: Any, single: str, where: str) -> Mapping[str, Any] | None:
+    """Rows in memory as columns: mappings by name (a key that a row lacks is an empty cell), arrays as ``x``, and
+    texts, paths, bytes and a frame's column as the column ``single``; None for anything else."""
+    if as_column(rows) is not None:
+        return {single: rows}
+    if holds_numbers(rows):
+        return {"x": rows}
+    values = rows.tolist() if isinstance(rows, np.ndarray) else rows
+    if not isinstance(values, list | tuple) or not values:
+        return None
+    if isinstance(values[0], Mapping):
+        if odd := [number for number, row in enumerate(values) if not isinstance(row, Mapping)]:
+            raise UnderstudyError(
+                f"{where} row {odd[0]} is a {type(values[odd[0]]).__name__}, row 0 a mapping; use one"
+            )
+        return {name: [row.get(name) for row in values] for name in dict.fromkeys(key for row in values for key in row)}
+    if isinstance(values[0], str | bytes | Path | None):
+        return {single: [str(value) if isinstance(value, Path) else value for value in values]}
+    return None
 
 
 def _array(values: Any, role: str, where: str) -> Array:
