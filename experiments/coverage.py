@@ -29,11 +29,11 @@ from experiments.coverage_data import SIGNALS
 from experiments.coverage_parts import PARTS, Found, measure
 from experiments.runner import commit
 from experiments.table import markdown, publish
-from understudy.parallel.executors import WorkerProcesses
+from understudy.parallel.executors import InProcess, WorkerProcesses
 
 GOLD_ROWS = (24, 50, 100, 300)
 #: Data sets of a cell. Three standard errors of a coverage of 95% are 4.6 points of 200 sets, 8.4 of 60.
-SETS = {"votes": 200, "audit": 200, "estimate": 200, "campaign": 100, "train": 200, "compare": 60, "auto": 60}
+SETS = dict.fromkeys(PARTS, 200) | {"compare": 100, "auto": 60}
 LOWEST, HIGHEST, ERRORS = 0.93, 0.97, 3.0
 
 
@@ -90,8 +90,8 @@ def work(job: Job) -> dict[str, list[Found]]:
 
 def stored(folder: Path, part: str) -> Iterator[tuple[Job, dict[str, list[Found]]]]:
     file = folder / f"{part}.jsonl"
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
-        if line.endswith("}"):  # a kill may have cut the last one
+    for line in file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else ():
+        if line.endswith("\n"):  # else a kill cut it
             kept = json.loads(line)
             yield Job(*kept["job"]), {name: [Found(*one) for one in found] for name, found in kept["found"].items()}
 
@@ -100,6 +100,7 @@ def run(folder: Path, parts: Sequence[str], sets: int | None, workers: int, minu
     """Measure what is missing, a set of every cell before the next set of any."""
     folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
+    executor = WorkerProcesses(workers) if workers > 1 else InProcess()
     for part in parts:
         done = {job for job, _ in stored(folder, part)}
         seeds = range(SETS[part] if sets is None else min(sets, SETS[part]))
@@ -108,10 +109,10 @@ def run(folder: Path, parts: Sequence[str], sets: int | None, workers: int, minu
         if not left:
             continue
         print(f"{part}: {len(left)} of {len(jobs)} data sets", flush=True)
-        with (
-            (folder / f"{part}.jsonl").open("a", encoding="utf-8") as file,
-            closing(WorkerProcesses(workers).map(work, left)) as results,
-        ):
+        file_name = folder / f"{part}.jsonl"
+        if file_name.exists() and not (kept := file_name.read_bytes()).endswith(b"\n"):
+            file_name.write_bytes(kept[: kept.rfind(b"\n") + 1])  # a kill cut the last line
+        with file_name.open("a", encoding="utf-8") as file, closing(executor.map(work, left)) as results:
             for count, (number, found) in enumerate(results, start=1):
                 file.write(json.dumps({"job": left[number], "commit": commit(), "found": found}) + "\n")
                 file.flush()

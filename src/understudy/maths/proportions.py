@@ -19,6 +19,7 @@ one pair, so that a few perfectly ranked rows are not called certain.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,6 +67,7 @@ def exact(hits: float, rows: float, *, level: float = LEVEL) -> Share:
     return Share(hits / rows, _lowest(hits, misses, outside), 1 - _lowest(misses, hits, outside), rows)
 
 
+@lru_cache(maxsize=4096)
 def _lowest(hits: float, misses: float, outside: float) -> float:
     """The share p at which P(more hits) + P(as many) / 2 is ``outside``."""
     from scipy.optimize import brentq  # in functions: a stored run with such a share loads without SciPy
