@@ -1,6 +1,6 @@
 """How many years without a change hold an alarm of ``us.TeacherWatch``, and how soon a loss is found.
 
-    python -m experiments.watch_years                     about half an hour of one core
+    python -m experiments.watch_years                     about ten minutes of one core
     python -m experiments.watch_years --years 100
 
 A year has 52 looks at 50 anchors, drawn from 500 that were all asked at the beginning; three classes; the teacher is

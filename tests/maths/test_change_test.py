@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from scipy.stats import binom, fisher_exact
 
-from understudy.maths.change_test import change_test, compare_counts, confidence_sequence
+from understudy.maths.change_test import ChangeTest, compare_counts, confidence_sequence
+
+
+def change_test(stratum: np.ndarray, after: np.ndarray, hit: np.ndarray) -> ChangeTest:
+    size = int(stratum.max(initial=-1)) + 1
+    parts = (slice(None), after, hit, after & hit)
+    rows, late, hits, seen = (np.bincount(stratum[part], minlength=size) for part in parts)
+    (found,) = compare_counts(rows, late, hits[:, None], seen[:, None])
+    return found
 
 
 def test_pairs_are_mcnemar() -> None:
@@ -51,10 +59,13 @@ def test_strata_by_all_orders_of_their_answers() -> None:
 
 def test_nothing_to_compare_is_no_evidence() -> None:
     empty = np.empty(0, dtype=np.int64)
-    for found in (change_test(empty, empty > 0, empty > 0), compare_counts(*np.array([[5], [2], [5], [2]]))):
+    all_late = np.zeros(5, dtype=np.int64)
+    for found in (change_test(empty, empty > 0, empty > 0), change_test(all_late, all_late == 0, np.arange(5) < 2)):
         assert (found.fell, found.rose, found.difference, found.rows) == (1.0, 1.0, 0.0, 0)
-    near, exact = (compare_counts(*np.array([[100], [50], [50], [27]]), beyond=beyond) for beyond in (2, 0))
-    assert near.fell == near.rose == 1 and exact.rose < 1 and near.difference == exact.difference
+    rows, late, hits, seen = np.array([100]), np.array([50]), np.array([[50, 20]]), np.array([[27, 2]])
+    near, far = compare_counts(rows, late, hits, seen, beyond=2)
+    exact, same = compare_counts(rows, late, hits, seen)
+    assert near.fell == near.rose == 1 and exact.rose < 1 and near.difference == exact.difference and far == same
 
 
 def test_the_interval_is_where_the_mixture_is_not_ahead() -> None:

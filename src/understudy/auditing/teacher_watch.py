@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from understudy.errors import UnderstudyError
-from understudy.maths.change_test import ChangeTest, change_test, compare_counts, confidence_sequence
+from understudy.maths.change_test import ChangeTest, compare_counts, confidence_sequence
 from understudy.maths.proportions import Share
 from understudy.store.option_fields import checked_plainly
 
@@ -110,7 +110,7 @@ class TeacherWatch:
         number, without = len(self.looks), sum(label == NO_CLASS for _, label in anchors) + new[-1]
         accuracy = confidence_sequence(int(right.sum()), len(right))
         correct = int(right[len(right) - added :].sum())
-        self.looks.append(Look(name, added, correct, sum(new), without, accuracy, self._changes(right, number)))
+        self.looks.append(Look(name, added, correct, sum(new), without, accuracy, self._changes(number)))
         return self.looks[-1]
 
     def counted(self, given: Iterable[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[int]]:
@@ -131,25 +131,30 @@ class TeacherWatch:
         self._new = np.vstack([self._new, new])
         return len(lines)
 
-    def _changes(self, right: Any, number: int) -> tuple[Change, ...]:
+    def _changes(self, number: int) -> tuple[Change, ...]:
         """What gives an alarm at this look; of several numbers of last looks, the one with the strongest evidence."""
         windows = [2**power for power in range(number.bit_length()) if 2**power <= min(number, self.looks_a_year)]
         sides = {what: 1 if what == "accuracy" else 2 * len(self.classes) for what in PARTS}
         found: dict[tuple[str, str | None], Change] = {}
         for window in windows:
-            for what, label, test in self._compared(right, number, window):
+            for what, label, test in self._compared(number, window):
                 limit = ALARM * PARTS[what] / (self.looks_a_year * len(windows) * sides[what])
                 p_value = test.fell if what == "accuracy" else min(test.fell, test.rose)
                 if p_value <= min(limit, found[what, label].p_value if (what, label) in found else 1):
                     found[what, label] = Change(what, label, window, test, p_value, limit)
         return tuple(sorted(found.values(), key=lambda one: one.p_value / one.limit))
 
-    def _compared(self, right: Any, number: int, window: int) -> Iterator[tuple[str, str | None, ChangeTest]]:
+    def _compared(self, number: int, window: int) -> Iterator[tuple[str, str | None, ChangeTest]]:
         anchor, look, answer = self._answers.T
-        after = look > number - window
-        yield "accuracy", None, change_test(anchor, after, right, beyond=BEYOND)
-        by_class, late = self._new.sum(0), self._new[-window:].sum(0)
-        for code, label in enumerate(self.classes):
-            yield "share", label, change_test(anchor, after, answer == code, beyond=BEYOND)
-            counts = (by_class.sum(), by_class[code], late.sum(), late[code])
-            yield "share of new rows", label, compare_counts(*(np.array([n]) for n in counts), beyond=BEYOND)
+        cell, shape = anchor * len(self.classes) + answer, (len(self.truth), len(self.classes))
+        both = [np.bincount(some, minlength=shape[0] * shape[1]).reshape(shape)
+                for some in (cell, cell[look > number - window])]  # fmt: skip
+        # Of every anchor, the right answers and those of each class.
+        hits, seen = (np.column_stack([counts[np.arange(shape[0]), self._truth], counts]) for counts in both)
+        tests = compare_counts(*(counts.sum(1) for counts in both), hits, seen, beyond=BEYOND)
+        yield "accuracy", None, tests[0]
+        new, late = self._new.sum(0), self._new[-window:].sum(0)
+        of_new = compare_counts(new.sum(keepdims=True), late.sum(keepdims=True), new[None], late[None], beyond=BEYOND)
+        for label, test, test_of_new in zip(self.classes, tests[1:], of_new, strict=True):
+            yield "share", label, test
+            yield "share of new rows", label, test_of_new

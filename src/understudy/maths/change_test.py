@@ -1,7 +1,7 @@
 """Has a share changed? An exact test before against after, within strata, and an interval that holds at every look.
 
-    change_test(anchor, after, right)       # (M,) each: whose answer, whether it is a later one, whether it is right
-    confidence_sequence(450, 500)           # 90%, with an interval that may be looked at after every row
+    compare_counts(rows, late, hits, seen)      # by anchor: its answers, the later ones; right ones of both
+    confidence_sequence(450, 500)               # 90%, with an interval that may be looked at after every row
 
 If nothing changed, the answers of a stratum could have come in any order: how many of the right ones are among the
 later ones is hypergeometric. The sum over strata has its distribution by convolution (Mantel and Haenszel 1959; Birch
@@ -33,32 +33,33 @@ class ChangeTest:
     rose: float
 
 
-def change_test(stratum: Ints, after: NDArray[np.bool_], hit: NDArray[np.bool_], *, beyond: float = 0.0) -> ChangeTest:
-    """Whether hits are rarer or more frequent ``after`` than before, stratum by stratum; ``beyond``: see below."""
-    size = int(stratum.max(initial=-1)) + 1
-    parts = (slice(None), hit, after, after & hit)
-    return compare_counts(*(np.bincount(stratum[part], minlength=size) for part in parts), beyond=beyond)
+def compare_counts(rows: Ints, late: Ints, hits: Ints, seen: Ints, *, beyond: float = 0.0) -> list[ChangeTest]:
+    """Whether hits are rarer or more frequent later than before, of Q kinds of hits.
 
-
-def compare_counts(rows: Ints, hits: Ints, late: Ints, seen: Ints, *, beyond: float = 0.0) -> ChangeTest:
-    """By stratum: answers, hits, later answers, and hits among these.
-
-    ``beyond``: a number of standard deviations; where the hits are fewer off, both chances are called 1, which is
-    never too small and saves most of the work.
+    ``(S,)``: the answers and the later ones of each stratum; ``(S, Q)``: the hits, and those among the later answers.
+    ``beyond``: a number of standard deviations; where the hits are fewer off, both chances are called 1, which is never
+    too small and saves most of the work.
     """
     compared = (late > 0) & (late < rows)
-    rows, hits, late, seen = (counts[compared] for counts in (rows, hits, late, seen))
-    found, expected = int(seen.sum()), float((late * hits / rows).sum())
-    weight = float((late * (rows - late) / rows).sum())
-    difference = (found - expected) / weight if weight else 0.0
+    rows, late, hits, seen = (counts[compared] for counts in (rows, late, hits, seen))
+    found, expected = seen.sum(0), late / rows @ hits
+    weight = late * (rows - late) / rows
+    variance = weight / rows / np.maximum(rows - 1, 1) @ (hits * (rows[:, None] - hits))
+    tests = []
+    for kind, off in enumerate(found - expected):
+        far = not beyond or off**2 > beyond**2 * variance[kind]
+        chances = _tails(rows, late, hits[:, kind], seen[:, kind]) if far else (1.0, 1.0)
+        difference = float(off / weight.sum()) if len(weight) else 0.0
+        tests.append(ChangeTest(int(found[kind]), float(expected[kind]), int(late.sum()), difference, *chances))
+    return tests
+
+
+def _tails(rows: Ints, late: Ints, hits: Ints, seen: Ints) -> tuple[float, float]:
+    """The chances of at most, and of at least, so many hits among the later answers."""
     mixed = (hits > 0) & (hits < rows)
-    variance = (late * (rows - late) / rows * (hits * (rows - hits) / rows) / np.maximum(rows - 1, 1)).sum()
-    if (found - expected) ** 2 <= beyond**2 * variance:
-        return ChangeTest(found, expected, int(late.sum()), difference, 1.0, 1.0)
     kinds, counts = np.unique(np.stack([rows, hits, late])[:, mixed], axis=1, return_counts=True)
     chances, place = _sum_distribution(kinds.T, counts), int(seen[mixed].sum())
-    fell, rose = (min(1.0, float(part.sum())) for part in (chances[: place + 1], chances[place:]))
-    return ChangeTest(found, expected, int(late.sum()), difference, fell, rose)
+    return min(1.0, float(chances[: place + 1].sum())), min(1.0, float(chances[place:].sum()))
 
 
 def _sum_distribution(kinds: Ints, counts: Ints) -> Floats:
