@@ -1,6 +1,6 @@
 """Whether the intervals of ``us.estimate`` hold the truth as often as they say, and how wide they are.
 
-    python -m experiments.estimate_coverage                        about six minutes of one core
+    python -m experiments.estimate_coverage                        about four minutes of one core
     python -m experiments.estimate_coverage --only accuracy --repeats 200
 
 *share*: two classes; the teacher is right on a part of the rows of either class. The truth is the share in the very
@@ -27,44 +27,41 @@ SHARES, GOLD_ROWS, ACCURACIES = (0.01, 0.05, 0.1, 0.3, 0.5), (30, 100, 300, 1000
 DRAWS = ("at random", "by probability", "by probability, the pool's known")
 CLASSES, ACCURACY_ROWS = (5, 20, 77), (50, 100, 300)
 
-#: The question, the truth, and what PPI++ gets: y and its prediction on gold, the prediction on the pool, weights.
+#: The question, the truth, and what PPI++ gets: of gold y, prediction and weight; and how many pool rows are named 1.
 Draw = tuple[Question, float, tuple[np.ndarray, ...]]
 
 
 def share_draw(drawn: str, share: float, gold_rows: int, accuracy: float, rng: np.random.Generator) -> Draw:
     error = np.minimum(np.array([0.3, 1.7]) * (1 - accuracy), 0.5)
-
-    def rows(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        hard = rng.integers(0, 2, count)
-        y = rng.random(count) < share
-        return hard, y, y ^ (rng.random(count) < error[hard])
-
-    odds_of = np.array([1.0, 1.0] if drawn == DRAWS[0] else [1 / 3, 1.0])
-    hard, y, f = rows(gold_rows if drawn == DRAWS[0] else 8 * gold_rows)
-    kept = np.flatnonzero(rng.random(len(y)) < odds_of[hard])[:gold_rows]
-    (on_pool, pool_y, pool_f), odds = rows(POOL_ROWS), odds_of[hard[kept]]
-    labels = f[kept].astype(np.int64), pool_f.astype(np.int64)
-    weights = (1 / odds, 1 / odds_of[on_pool] if drawn == DRAWS[2] else None)
-    proxies = Proxy(labels[0]), Proxy(labels[1])
-    data = Measured(y[kept].astype(np.int64), labels, proxies, ["no", "yes"], None if drawn == DRAWS[0] else weights)
-    return Question("share", 1, 1, None, data), float(pool_y.mean()), (y[kept], f[kept], pool_f, 1 / odds)
+    # Rows are hard or not, y, and right or not: the pool is how many of each there are.
+    kinds = [(hard, y, right) for hard in (0, 1) for y in (0, 1) for right in (0, 1)]
+    chance = np.array([0.5 * (share if y else 1 - share) * abs(right - error[hard]) for hard, y, right in kinds])
+    hard, y, right = np.array(kinds).T
+    f, odds = np.where(right == 1, y, 1 - y), np.where((hard == 1) | (drawn == DRAWS[0]), 1.0, 1 / 3)
+    pool = rng.multinomial(POOL_ROWS, chance).astype(np.float64)
+    gold = rng.choice(len(kinds), gold_rows, p=chance * odds / (chance @ odds))
+    weights = None
+    if drawn != DRAWS[0]:
+        weights = 1 / odds[gold], 1 / odds if drawn == DRAWS[2] else None
+    data = Measured(y[gold], (f[gold], f), (Proxy(f[gold]), Proxy(f)), ["no", "yes"], weights, pool)
+    given = y[gold], f[gold], np.array(pool @ f), 1 / odds[gold]
+    return Question("share", 1, 1, None, data), float(pool @ y) / POOL_ROWS, given
 
 
 def accuracy_draw(classes: int, gold_rows: int, rng: np.random.Generator) -> Draw:
     shares, right = rng.dirichlet(np.full(classes, 2.0)), rng.beta(4, 1.3, classes)
-    named = rng.choice(classes, gold_rows + POOL_ROWS, p=shares)
-    hit = rng.random(len(named)) < right[named]
-    truth = np.where(hit, named, (named + 1) % classes)
-    labels = named[:gold_rows], named[gold_rows:]
-    proxies = Proxy(labels[0]), Proxy(labels[1])
-    data = Measured(truth[:gold_rows], labels, proxies, [str(each) for each in range(classes)])
-    return Question("accuracy", None, None, None, data), float(hit[gold_rows:].mean()), ()
+    named = rng.choice(classes, gold_rows, p=shares)
+    truth = np.where(rng.random(gold_rows) < right[named], named, classes)
+    labels, pool = (named, np.arange(classes)), rng.multinomial(POOL_ROWS, shares)
+    proxies, hits = (Proxy(labels[0]), Proxy(labels[1])), rng.binomial(pool, right).sum()
+    data = Measured(truth, labels, proxies, [""] * classes, None, pool.astype(np.float64))
+    return Question("accuracy", None, None, None, data), float(hits) / POOL_ROWS, ()
 
 
 def ppi_ends(given: list[tuple[np.ndarray, ...]]) -> np.ndarray:
     """``(R, 2)``, by the package itself."""
-    y, f, pool, weight = (np.stack(parts) for parts in zip(*given, strict=True))
-    return peers.ask("ppi", y=y, f=f, pool_yes=pool.sum(1), pool_rows=POOL_ROWS, weight=weight)
+    y, f, pool_yes, weight = (np.stack(parts) for parts in zip(*given, strict=True))
+    return peers.ask("ppi", y=y, f=f, pool_yes=pool_yes, pool_rows=POOL_ROWS, weight=weight)
 
 
 def cell(draws: Iterator[Draw], *, beside_ppi: bool) -> list[str]:

@@ -202,3 +202,20 @@ def test_gold_brings_its_probabilities() -> None:
 def test_a_random_sample_and_a_drawn_one_are_averaged_by_their_precision() -> None:
     # Kish's rows of 1/0.5 and 1/0.25, i.e. 2 and 4, are 36/20 = 1.8: weights 0.6 and 1.2, which sum to them.
     assert draw_weights(np.array([0.5, np.nan, 0.25])).tolist() == pytest.approx([0.6, 1.0, 1.2])
+
+
+def test_reconciled_labels_narrow_the_interval_and_hold() -> None:
+    """A feature that tells the classes apart: reconciled labels know more than a teacher that is 75% right."""
+    rng = np.random.default_rng(0)
+    truth = (rng.random(900) < 0.3).astype(int)
+    x = rng.normal(size=(900, 2)).astype(np.float32)
+    x[:, 0] += 3 * truth
+    named = np.where(rng.random(900) < 0.75, truth, 1 - truth)
+    gold = us.Gold(x[:100], truth[:100], teacher=us.Hard(named[:100], classes=2))
+    pool = us.Pool(x[100:], us.Hard(named[100:], classes=2))
+    teacher, both = (us.estimate(gold, pool, what=["share", "accuracy"], proxy=p) for p in ("teacher", "reconciled"))
+    for name, label, true in (("share", 1, truth[100:].mean()), ("accuracy", None, (truth == named)[100:].mean())):
+        found = one(both, name, label).value
+        assert found.low < true < found.high and found.width < 0.8 * one(teacher, name, label).value.width
+    with pytest.raises(us.UnderstudyError, match="proxy='best' is not known"):
+        us.estimate(gold, pool, proxy="best")

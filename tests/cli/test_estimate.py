@@ -38,6 +38,54 @@ def test_shares_by_group_from_files(files: Path) -> None:
     assert sum(each["difference"] for each in found) == 6
 
 
+def estimated(files: Path, *more: str) -> str:
+    given = ["--gold", str(files / "gold.csv"), "--pool", str(files / "pool.csv")]
+    result = CliRunner().invoke(app, ["estimate", *given, *more])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_page_of_other_labels_by_week(files: Path) -> None:
+    """A second column of labels that agrees with the teacher's; 2024 began on a Monday."""
+    lines = (files / "pool.csv").read_text(encoding="utf-8").splitlines()
+    days = [f"2024-01-{1 + row % 14:02}" for row in range(600)]
+    told = [f"{line},{line.split(',')[2]},{day}" for line, day in zip(lines[1:], days, strict=True)]
+    (files / "pool.csv").write_text("\n".join([lines[0] + ",other,day", *told]) + "\n", encoding="utf-8")
+    page = files / "shares.html"
+    text = ["--text", "message", "--what", "precision,f1", "--labels", "other", "--by", "week:day", "--width", "4"]
+    output = estimated(files, *text, "--out", str(page))
+    assert "2024-01-08" in output and "2024-01-15" not in output and "gold rows for 4 points" in output
+    html = page.read_text(encoding="utf-8")
+    assert "<svg" in html and "Precision" in html and "gold alone" in html and "2024-01-01" in html
+    refused = CliRunner().invoke(app, ["estimate", "--gold", str(files / "gold.csv"), "--pool", str(files / "pool.csv"),
+                                       "--text", "message", "--by", "week:message"])  # fmt: skip
+    assert refused.exit_code == 2 and "no date; write dates like 2024-03-07" in refused.output
+
+
+def test_a_run_is_measured_on_rows_that_did_not_train_it(files: Path) -> None:
+    rng = np.random.default_rng(0)
+    truth, x = rng.random(600) < 0.5, rng.normal(size=600)
+    x = x + 3 * truth
+    rows = [f"{row},{x[row]:.9f},{'no' if rng.random() < 0.1 else 'yes' if truth[row] else 'no'}" for row in range(600)]
+    for name, part in (("pool", rows), ("old", rows[:200])):
+        (files / f"{name}.csv").write_text("\n".join(["id,x1,teacher_label", *part]) + "\n", encoding="utf-8")
+    for name, ids in (("gold", range(100, 300)), ("old_gold", range(50))):
+        lines = [f"{row},{'yes' if truth[row] else 'no'}" for row in ids]
+        (files / f"{name}.csv").write_text("\n".join(["id,label", *lines]) + "\n", encoding="utf-8")
+    run, old = files / "run", ["--gold", str(files / "old_gold.csv"), "--pool", str(files / "old.csv")]
+    options = ["--student", "linear", "--epochs", "2", "--method", "vanilla", "--out", str(run), "--quiet"]
+    trained = CliRunner().invoke(app, ["train", *old, *options])
+    assert trained.exit_code == 0, trained.output
+    out = files / "run.json"
+    output = estimated(files, "--run", str(run), "--what", "accuracy", "--out", str(out))
+    # Gold 100 to 199 and the other 100 of the first 200 rows trained it.
+    assert "100 of 200 gold rows trained" in output and "100 of 400 pool rows trained" in output
+    (record,) = json.loads(out.read_text(encoding="utf-8"))
+    assert record["value"]["rows"] == 100
+    refused = CliRunner().invoke(app, ["estimate", *old, "--run", str(run)])
+    assert refused.exit_code == 2 and "every gold row trained" in refused.output
+
+
 def test_a_column_that_no_file_has_is_refused(files: Path) -> None:
     given = ["--gold", str(files / "gold.csv"), "--pool", str(files / "pool.csv"), "--text", "message"]
     result = CliRunner().invoke(app, ["estimate", *given, "--by", "month"])

@@ -19,9 +19,11 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 
 from understudy.auditing.measures import AuditData, Floats, Ints, audit_data
 from understudy.auditing.pool_strata import (
@@ -41,7 +43,11 @@ from understudy.errors import UnderstudyError
 from understudy.labels.class_names import joint_names
 from understudy.maths.proportions import Share
 from understudy.maths.score_intervals import Strata, mean_intervals, score_intervals
+from understudy.models.small_nets import linear
+from understudy.reconciling.label_sources import ReconciledPool
+from understudy.reconciling.relabel import reconcile
 from understudy.store.option_fields import checked_plainly
+from understudy.training.automatic_options import row_shape
 
 WHAT = ("share", "accuracy", "precision", "recall", "f1", "confusion")
 #: Means over rows, of which groups have a difference; of all rows, or of those labelled with the class.
@@ -105,6 +111,8 @@ class Measured:
     #: 1 / the probability with which gold rows were drawn, and those of the pool would have been, where it is known;
     #: None: all gold rows alike.
     weights: tuple[Floats, Floats | None] | None = None
+    #: How many rows of the pool each of these stands for; None: one.
+    counts: Floats | None = None
 
     def take(self, gold: Bools | Ints, pool: Bools | Ints) -> "Measured":
         (mine, theirs), (of_gold, of_pool), weights = self.labels, self.proxies, self.weights
@@ -113,6 +121,7 @@ class Measured:
         return replace(
             self, truth=self.truth[gold], labels=(mine[gold], theirs[pool]),
             proxies=(of_gold.take(gold), of_pool.take(pool)), weights=weights,
+            counts=None if self.counts is None else self.counts[pool],
         )  # fmt: skip
 
     @property
@@ -161,10 +170,10 @@ class Question:
     def tally(self) -> Tally:
         cells = self.cells()
         if self.data.weights is not None:
-            return tally(self.hit, cells, self.data.weights, PER_WEIGHT, self.data.weights[0])
+            return tally(self.hit, cells, self.data.weights, PER_WEIGHT, self.data.weights[0], self.data.counts)
         proxies, wanted = self.data.proxies, self.data.labels if self.truth is None else (self.truth, self.truth)
         mine, theirs = (one.score(each) for one, each in zip(proxies, wanted, strict=True))
-        return tally(self.hit, cells, (mine, theirs), PER_SCORE, None)
+        return tally(self.hit, cells, (mine, theirs), PER_SCORE, None, self.data.counts)
 
     def gold_tally(self) -> Tally:
         """The gold rows that count where there is no pool, and the hits among them. F1 is 2r / (1 + r), where r is the
@@ -188,6 +197,7 @@ def estimate(
     what: Sequence[str] = ("share",),
     by: tuple[Any, Any] | None = None,
     labels: tuple[Any, Any] | None = None,
+    proxy: str | ReconciledPool = "teacher",
     probability: Any = None,
     class_names: Sequence[Any] | None = None,
 ) -> list[Estimate]:
@@ -197,8 +207,10 @@ def estimate(
     shows: the share of the true class among the rows labelled otherwise). ``by``: a value per gold row and one per pool
     row; everything is then also estimated within each group and, but for recall and F1, as the difference from all
     other rows. ``labels``: class numbers per gold and per pool row (−1: none), whose accuracy is estimated instead of
-    the teacher's. ``probability``: with which each gold row was drawn (NaN: one of a random sample); default:
-    ``gold.probability``; a pair of arrays where those of the pool rows are known too, which narrows the intervals.
+    the teacher's. ``proxy``: "teacher", or "reconciled", which trains linear students on the features of gold and pool;
+    or a pool that ``us.reconcile(student, gold, pool, rows=len(pool))`` made. ``probability``: with which each gold row
+    was drawn (NaN: one of a random sample); default: ``gold.probability``; a pair of arrays where those of the pool
+    rows are known too, which narrows the intervals.
     """
     if unknown := [name for name in what if name not in WHAT]:
         raise UnderstudyError(f"estimate(what={unknown[0]!r}) is not known; choose from {', '.join(WHAT)}")
@@ -218,6 +230,8 @@ def estimate(
     named = joint_names(gold.class_order, pool.class_order)
     audited = audit_data(gold, pool, class_names or (named.names if named else None))
     data, rows = _measured(audited, weights)
+    if proxy != "teacher":
+        data = replace(data, proxies=_reconciled(proxy, gold, pool, rows))
     groups = None if by is None else _per_row(by, sizes, rows, "by")
     if labels is not None:
         mine, theirs = (each.astype(np.int64) for each in _per_row(labels, sizes, rows, "labels"))
@@ -267,33 +281,56 @@ def _measured(found: AuditData, weights: tuple[Floats, Floats | None] | None) ->
     return Measured(found.truth, labels, (of_gold, of_pool), found.names, weights), rows
 
 
+def _reconciled(proxy: str | ReconciledPool, gold: Gold, pool: Pool, rows: list[Ints]) -> tuple[Proxy, Proxy]:
+    """The reconciled probabilities of the gold rows, each from models that were fitted without its fold, and of the
+    pool rows, whose teacher's labels are left out in the same way: so that one rule sorts both into strata."""
+    if isinstance(proxy, str):
+        if proxy != "reconciled":
+            raise UnderstudyError(f"proxy={proxy!r} is not known; choose from teacher, reconciled")
+        classes = max(
+            int(gold.y.max()) + 1, gold.teacher.classes or 0 if gold.teacher else 0, len(gold.class_names or ())
+        )
+        # All pool rows: those that train no base model would get the mean of several, unlike gold.
+        proxy = reconcile(
+            partial(linear, inputs=row_shape(pool.rows), classes=classes), gold, pool, rows=len(pool), progress=False
+        )
+    if len(proxy) != len(pool) or len(proxy.on_gold) != len(gold) or proxy.teacher is None:
+        raise UnderstudyError("proxy was reconciled from other rows; pass us.reconcile(student, gold, pool) of these")
+    on_gold = proxy.on_gold[rows[0]].numpy()
+    if np.isnan(on_gold).any():
+        raise UnderstudyError("proxy knows no label of gold rows that are chosen; reconcile with chosen=False there")
+    on_pool = proxy.teacher.dense(torch.from_numpy(rows[1]), on_gold.shape[1]).numpy()
+    of_gold, of_pool = (Proxy(probs.argmax(1), probs=probs) for probs in (on_gold, on_pool))
+    return of_gold, of_pool
+
+
 def _estimates(what: str, data: Measured, parts: dict[str, tuple[Bools, Bools]]) -> list[Estimate]:
     """Of every class, or of all, in each group; then the groups' differences from the rows outside them."""
     groups = {None: data} | {name: data.take(*rows) for name, rows in parts.items()}
     classes = _classes(what, data)
-    asked = [Question(what, *each, group, part) for group, part in groups.items() for each in classes]
-    tallies, alone = [each.tally() for each in asked], [each.gold_tally() for each in asked]
-    rows = [len(each.data.truth) if one.rows.sum() > 0 else 0 for each, one in zip(asked, alone, strict=True)]
+    questions = [Question(what, *each, group, part) for group, part in groups.items() for each in classes]
+    tallies, alone = [each.tally() for each in questions], [each.gold_tally() for each in questions]
+    rows = [len(each.data.truth) if one.rows.sum() > 0 else 0 for each, one in zip(questions, alone, strict=True)]
     values, of_gold = measure_pool(what, tallies, data.estimated), measure_gold(what, alone)
     found = [
         Estimate(what, each.label, each.name, each.group, False, _share(ends, n), _share(gold_ends, n))
-        for each, n, ends, gold_ends in zip(asked, rows, values, of_gold, strict=True)
+        for each, n, ends, gold_ends in zip(questions, rows, values, of_gold, strict=True)
     ]
-    compared = [place for place, each in enumerate(asked) if each.group and not parts[each.group][1].all()]
+    compared = [place for place, each in enumerate(questions) if each.group and not parts[each.group][1].all()]
     if not compared or what not in OF_ALL + OF_LABELLED:
         return found
     outside = [
-        replace(asked[place], data=data.take(*(~kept for kept in parts[asked[place].group or ""])))
+        replace(questions[place], data=data.take(*(~kept for kept in parts[questions[place].group or ""])))
         for place in compared
     ]
     others = [each.tally() for each in outside]
     differences = _differences(what, [tallies[place] for place in compared], others, data.estimated)
-    told = [
+    informed = [
         rows[place] if each.gold_tally().rows.sum() > 0 else 0 for place, each in zip(compared, outside, strict=True)
     ]
     return found + [
         Estimate(what, each.label, each.name, each.group, True, _share(ends, n), None)
-        for each, n, ends in zip(outside, told, differences, strict=True)
+        for each, n, ends in zip(outside, informed, differences, strict=True)
     ]
 
 

@@ -72,10 +72,10 @@ def merge_cells(gold: Ints, pool: Ints, cells: int, fewest: int) -> tuple[Ints, 
 
 def tally(
     hit: Bools, cells: tuple[Ints, Ints], cut_by: tuple[Floats | None, Floats | None], fewest: int,
-    weights: Floats | None,
+    weights: Floats | None, counts: Floats | None = None,
 ) -> Tally:  # fmt: skip
     """``cells``: of gold and pool rows. ``cut_by``: what cuts a cell, of either; of gold alone, where the pool's is not
-    known and the parts are sized by the ``weights`` of the gold rows."""
+    known and the parts are sized by the ``weights`` of the gold rows. ``counts``: of rows like each pool row."""
     (gold, pool), (by, on_pool) = cells, cut_by
     weight = np.ones(len(hit)) if weights is None else weights
     strata, pool_strata, cell_of = np.zeros_like(gold), np.zeros_like(pool), []
@@ -92,7 +92,7 @@ def tally(
     hits = rows * np.divide(right, total, out=np.zeros(size), where=total > 0)
     whole = np.bincount(cell, total)[cell]
     within = np.divide(total, whole, out=np.ones(size), where=whole > 0)
-    sizes = np.bincount(pool_strata, minlength=size).astype(np.float64)
+    sizes = np.bincount(pool_strata, counts, size).astype(np.float64)
     if weights is not None:
         # Drawn by probability: what they were drawn from is the pool and gold together, as they are not alike.
         sizes += np.bincount(strata, minlength=size)

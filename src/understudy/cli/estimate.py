@@ -2,59 +2,145 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from understudy.cli import shared
 from understudy.cli.shared import flag, takes_options
-from understudy.errors import UnderstudyError, shown
+from understudy.errors import UnderstudyError, shown, warn
 from understudy.io.data_options import DataOptions, read_list
+from understudy.store.console import collected_warnings
 from understudy.store.files import check_new_file, write_json
 
+if TYPE_CHECKING:
+    from understudy.io.read import Examples
+
 WHAT = "share, accuracy, precision, recall, f1, confusion"
+PROXIES = ("teacher", "reconciled")
 
 
-@takes_options("encoder", "small", "image_size", "scale")
+@takes_options("image_size", "scale")
 def estimate_command(
-    gold: Annotated[Path, flag("Trusted labels: a random sample, which the teacher labelled too.")],
+    gold: Annotated[list[str], shared.GOLD],
     pool: Annotated[Path, shared.POOL],
     data: DataOptions,
     what: Annotated[str, typer.Option(help=f"{WHAT}; separated by commas.")] = "share",
-    by: Annotated[str | None, flag("A column of the files: also by group, and each group beside the others.")] = None,
-    out: Annotated[Path | None, flag("New .json file.")] = None,
+    by: Annotated[
+        str | None, flag("Also by group: a column of the files, or day:, week:, month: or year: and a column of dates.")
+    ] = None,
+    labels: Annotated[str | None, flag("Of the labels in this column, instead of the teacher's.")] = None,
+    run: Annotated[Path | None, flag("Of the predictions of this run, on rows that did not train it.")] = None,
+    proxy: Annotated[
+        str, typer.Option(help="What tells rows apart: teacher (its labels), or reconciled (trains; narrower).")
+    ] = "teacher",
+    width: Annotated[
+        float | None, flag("Count the gold rows that narrow an interval to so many points, from end to end.")
+    ] = None,
+    out: Annotated[Path | None, flag("New .html page or .json file.")] = None,
 ) -> None:
-    """Estimate the shares of the classes in a pool, and the teacher's accuracy on it, with 95% intervals.
+    """Estimate the shares of the classes in a pool, and how good its labels are, with 95% intervals.
 
-    Gold rows must be a random sample of the rows the pool is about. Counting the teacher's labels would be biased by
-    its errors; gold alone is unbiased and wide. This takes both: the shares are measured on gold within the rows that
-    the teacher labels alike, and weighted as the pool has them. A poor teacher makes the interval wider.
+    Gold rows must be a random sample of the rows the pool is about, or drawn with a known `probability`. Counting the
+    teacher's labels would be biased by its errors; gold alone is unbiased and wide. This takes both: the shares are
+    measured on gold within the rows that the teacher labels alike, and weighted as the pool has them. A poor teacher
+    makes the interval wider. *Worth* says how many times as many gold rows alone would give one as narrow.
 
     Examples:
 
     `understudy estimate --gold gold.csv --pool tickets.csv --text message --what share,accuracy`
 
-    `understudy estimate --gold gold.csv --pool tickets.csv --text message --by month --out shares.json`
+    `understudy estimate --gold gold.csv --pool tickets.csv --text message --by week:created_at --out shares.html`
+
+    `understudy estimate --gold gold.csv --pool tickets.csv --what f1,confusion --labels other_llm --width 4`
     """
     if out is not None:
-        check_new_file(out, "estimates are", (".json",))
+        check_new_file(out, "estimates are", (".html", ".json"))
+    if proxy not in PROXIES:
+        raise UnderstudyError(f"--proxy {proxy} is neither {' nor '.join(PROXIES)}; choose one")
+    if labels is not None and run is not None:
+        raise UnderstudyError("--labels and --run both name labels to measure; leave one of them out")
+    if width is not None and not 0 < width < 100:
+        raise UnderstudyError(f"--width {width:g} is not between 0 and 100 points")
     from understudy.auditing.pool_estimates import as_records, estimate
     from understudy.report.estimates_text import print_estimates
 
-    # The features are not used here.
-    examples = replace(data, encoder="none").read([str(gold)], pool=pool)
-    if examples.gold is None or examples.pool is None:
-        raise UnderstudyError(f"estimate needs gold rows and a pool; {gold} or {pool} has none")
-    groups = None
-    if by is not None:
-        from understudy.io.read import column_by_id
+    with collected_warnings():
+        # The features are used by reconciled labels alone.
+        reader = data if proxy == "reconciled" else replace(data, encoder="none")
+        examples = reader.read(gold, pool=pool)
+        if examples.gold is None or examples.pool is None:
+            raise UnderstudyError(f"estimate needs gold rows and a pool; {', '.join(gold)} or {pool} has none")
+        files = [pool, *(Path(name) for name in gold if not name.startswith("+"))]
+        measured: Any = None
+        if run is not None:
+            examples, measured = _predictions(run, files, examples)
+        elif labels is not None:
+            measured = _class_numbers(_column(labels, files, examples, data), repr(labels), examples)
+        assert examples.gold is not None and examples.pool is not None
+        found = estimate(
+            examples.gold, examples.pool, what=read_list(what) or (), labels=measured, proxy=proxy,
+            by=None if by is None else _groups(by, files, examples, data), class_names=examples.class_names,
+        )  # fmt: skip
+    wanted = None if width is None else width / 100
+    print_estimates(found, wanted)
+    if out is None:
+        return
+    if out.suffix == ".json":
+        write_json(out, as_records(found, wanted))
+    else:
+        from understudy.report.estimates_page import write_estimates_report
 
-        on_gold, on_pool = column_by_id(by, [pool, gold], [examples.gold, examples.pool], data.mapping)
-        groups = on_gold, on_pool
-    found = estimate(
-        examples.gold, examples.pool, what=read_list(what) or (), by=groups, class_names=examples.class_names
-    )
-    print_estimates(found)
-    if out is not None:
-        write_json(out, as_records(found))
-        typer.echo(shown(f"Estimates: {out}"))
+        rows = len(examples.gold), len(examples.pool)
+        settings = {"Gold file": ", ".join(gold), "Pool file": pool, "Labels": run or labels or "the teacher's"}
+        write_estimates_report(out, found, rows, wanted, settings=settings | {"Proxy": proxy})
+    typer.echo(shown(f"Estimates: {out}"))
+
+
+def _column(name: str, files: list[Path], examples: "Examples", data: DataOptions) -> list[Any]:
+    from understudy.io.read import column_by_id
+
+    assert examples.gold is not None and examples.pool is not None
+    return column_by_id(name, files, [examples.gold, examples.pool], data.mapping)
+
+
+def _groups(by: str, files: list[Path], examples: "Examples", data: DataOptions) -> tuple[Any, Any]:
+    from understudy.io.time_windows import split_window, time_windows
+
+    window, column = split_window(by)
+    values = _column(column, files, examples, data)
+    on_gold, on_pool = (time_windows(each, window, column) for each in values) if window else values
+    return on_gold, on_pool
+
+
+def _class_numbers(texts: list[Any], where: str, examples: "Examples") -> tuple[Any, Any]:
+    """−1 where there is no label."""
+    from understudy.labels.class_names import ClassNames
+
+    names = ClassNames(examples.class_names or tuple(map(str, range(examples.classes))), ordered=True)
+    on_gold, on_pool = (names.numbers(each.astype(object), f"column {where}", missing=True) for each in texts)
+    return on_gold, on_pool
+
+
+def _predictions(run: Path, files: list[Path], examples: "Examples") -> "tuple[Examples, tuple[Any, Any]]":
+    """The run's predictions of gold and pool rows, and the rows without those that trained it."""
+    import torch
+
+    from understudy.io.read import values_by_id
+    from understudy.parallel.run_on_file import predict_by_id
+
+    gold, pool = examples.gold, examples.pool
+    assert gold is not None and pool is not None
+    wanted = [one for each in (gold, pool) if each.ids is not None for one in each.ids.tolist()]
+    values, trained = predict_by_id(run, files, wanted)
+    kept = []
+    for each, what in ((gold, "gold"), (pool, "pool")):
+        ids = [] if each.ids is None else each.ids.tolist()
+        rows = torch.tensor([row for row, one in enumerate(ids) if one not in trained], dtype=torch.long)
+        if ids and not len(rows):
+            raise UnderstudyError(f"every {what} row trained {run}: it cannot be measured on them; give other rows")
+        if len(rows) < len(ids):
+            warn(f"{len(ids) - len(rows):,} of {len(ids):,} {what} rows trained {run} and are left out")
+        kept.append(each.take(rows) if ids else each)
+    examples = replace(examples, gold=kept[0], pool=kept[1])
+    return examples, _class_numbers(values_by_id(values, f"a prediction of {run}", kept), "of predictions", examples)

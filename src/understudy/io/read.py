@@ -305,12 +305,17 @@ def column_by_id(
     if not values:
         files = " and ".join(map(str, paths))
         raise UnderstudyError(f"no column {name!r} beside ids in {files}; name a column of a file with ids")
+    return values_by_id(values, repr(name), sets)
+
+
+def values_by_id(values: Mapping[Any, Any], name: str, sets: Sequence[Gold | Pool]) -> list[Array]:
+    """The values of each set's rows, from values by id."""
     found = []
     for each in sets:
         ids = [] if each.ids is None else each.ids.tolist()
         if each.ids is None or (lost := next((one for one in ids if one not in values), None)) is not None:
             which = "rows without ids" if each.ids is None else f"row {lost!r}"
-            raise UnderstudyError(f"{name!r} has no value for {which}; add an id and the column to every row")
+            raise UnderstudyError(f"{name} has no value for {which}; add an id and the column to every row")
         found.append(np.array([values[one] for one in ids]))
     return found
 

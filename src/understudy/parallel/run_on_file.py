@@ -9,7 +9,7 @@
     Encode(featuriser)(table)                              # x
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from understudy.data.rows import Rows, SubsetRows
 from understudy.data.trained_rows import TrainedRows
-from understudy.errors import UnderstudyError, first_line, shown
+from understudy.errors import UnderstudyError, first_line, shown, warn
 from understudy.features.featuriser import Featuriser
 from understudy.features.raw_columns import no_column
 from understudy.inference.passes import BATCH_SIZE, predict
@@ -195,6 +195,29 @@ class Predict:
             known = known & ~trained
         counts = {"known": known.sum(), "right": right[known].sum(), "trained": trained.sum()}
         return ShardResult(columns, {name: int(count) for name, count in counts.items()})
+
+
+def predict_by_id(folder: Path, files: Sequence[Path], wanted: Collection[Any]) -> tuple[dict[Any, str], set[Any]]:
+    """The class that a run predicts for each id of the files, by name, and the ids of rows that trained it. A file
+    after the first is read only for ids that are still wanted."""
+    values: dict[Any, str] = {}
+    trained: set[Any] = set()
+    for file in files:
+        if values and all(one in values for one in wanted):
+            break
+        given = RunOnFile(folder, file)
+        if given.table.ids is None:
+            raise UnderstudyError(f"{file} has no column 'id' to join predictions by; add it")
+        ids, rows = given.table.ids.tolist(), given.rows(given.run.student)
+        names = given.classes.named(predict(given.run.student, rows).argmax(1).numpy())
+        values |= zip(ids, map(str, names), strict=True)
+        if given.run.trained is not None and (known := given.run.trained.contain(rows)).any():
+            if given.run.trained.are_distinct:
+                trained |= {one for one, same in zip(ids, known, strict=True) if same}
+            else:
+                equal = f"{int(known.sum()):,} rows of {file} equal rows that trained {folder}"
+                warn(f"{equal}, as many different rows do: figures are too high if they are the same rows")
+    return values, trained
 
 
 @dataclass(frozen=True)

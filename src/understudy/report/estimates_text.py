@@ -8,38 +8,52 @@ from rich.markup import escape
 from understudy.auditing.pool_estimates import Estimate
 from understudy.comparison.interval import signed
 from understudy.maths.proportions import Share
-from understudy.report.templates import UNKNOWN, ci, print_table
+from understudy.report.templates import UNKNOWN, ci, print_table, two_digits
+
+# A pipe counts as 80 columns, where intervals would be cut off.
+_WIDTH = 110
 
 
-def print_estimates(found: Sequence[Estimate]) -> None:
-    """One table of values, and one of differences between groups."""
-    out = Console()
-    values, differences = ([one for one in found if one.difference is kind] for kind in (False, True))
+def print_estimates(found: Sequence[Estimate], width: float | None = None) -> None:
+    """One table of values, and one of differences between groups. ``width``: that gold rows are counted for."""
+    out = Console(width=max(_WIDTH, Console().width))
     grouped = any(one.group for one in found)
-    headings = ["what", "class", *(["group"] if grouped else []), "estimate", "95% CI", "gold alone", "worth"]
+    for title, headings, rows in estimate_tables(found, width):
+        named = [[escape(text) for text in row] for row in rows]
+        print_table(out, f"[bold]{title}[/]", named, headings, left=2 + grouped)
+
+
+def estimate_tables(found: Sequence[Estimate], width: float | None) -> list[tuple[str, list[str], list[list[str]]]]:
+    """Title, headings and rows of each table."""
+    values, differences = ([one for one in found if one.difference is kind] for kind in (False, True))
+    names = ["what", "class", *(["group"] if any(one.group for one in found) else [])]
+    more = [] if width is None else [f"gold rows for {100 * width:g} points"]
+    headings = [*names, "estimate", "95% CI", "gold alone", "worth", *more]
     rows = [
-        [*_names(one, grouped), _percent(one.value), ci(one.value), _alone(one.gold_only), _worth(one)]
-        for one in values
-    ]
-    print_table(out, "[bold]Of the pool (worth: times as many gold rows alone)[/]", rows, headings, left=2 + grouped)
-    if differences:
-        rows = [
-            [*_names(one, grouped), signed(one.value.estimate), f"{signed(one.value.low)} to {signed(one.value.high)}"]
-            if one.value.known
-            else [*_names(one, grouped), UNKNOWN, UNKNOWN]
-            for one in differences
+        [
+            *_names(one, names), _percent(one.value), ci(one.value), _alone(one.gold_only), _worth(one),
+            *([] if width is None else [_more(one, width)]),
         ]
-        title = "[bold]Each group minus all other rows, points[/]"
-        print_table(out, title, rows, ["what", "class", "group", "difference", "95% CI"], left=3)
+        for one in values
+    ]  # fmt: skip
+    tables = [("Of the pool (worth: times as many gold rows alone)", headings, rows)]
+    if differences:
+        rows = [[*_names(one, names), *_difference(one.value)] for one in differences]
+        tables.append(("Each group minus all other rows, points", [*names, "difference", "95% CI"], rows))
+    return tables
 
 
-def _names(one: Estimate, grouped: bool) -> list[str]:
-    named = [one.what, escape(one.name or "all")]
-    return [*named, escape(one.group or "all")] if grouped else named
+def _names(one: Estimate, names: list[str]) -> list[str]:
+    return [one.what, one.name or "all", one.group or "all"][: len(names)]
 
 
 def _percent(share: Share) -> str:
     return f"{share.estimate:.1%}" if share.known else UNKNOWN
+
+
+def _difference(share: Share) -> list[str]:
+    known = [signed(share.estimate), f"{signed(share.low)} to {signed(share.high)}"]
+    return known if share.known else [UNKNOWN, UNKNOWN]
 
 
 def _alone(share: Share | None) -> str:
@@ -48,3 +62,8 @@ def _alone(share: Share | None) -> str:
 
 def _worth(one: Estimate) -> str:
     return UNKNOWN if one.worth is None else f"{one.worth:.1f}×"
+
+
+def _more(one: Estimate, width: float) -> str:
+    more = one.more_gold_rows(width)
+    return UNKNOWN if more is None else "enough" if more == 0 else f"{two_digits(more, up=True)} more"
