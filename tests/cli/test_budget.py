@@ -132,3 +132,13 @@ def test_sources_of_any_name_stay_in_the_folder(tmp_path: Path) -> None:
     assert file_names(["a/b", "a b", "A_b", "gold", ".."]) == {
         "a/b": "a_b.csv", "a b": "a_b-2.csv", "A_b": "A_b-3.csv", "gold": "gold-2.csv", "..": "_.csv",
     }  # fmt: skip
+
+
+def test_one_file_is_gold_and_pool(files: Path) -> None:
+    two = run(files)
+    truth = {row["id"]: row["label"] for row in lines(files / "gold.csv")}
+    mine = write(files / "mine.csv", [row | {"label": truth.get(row["id"], "")} for row in lines(files / "pool.csv")])
+    one = run(files, "--gold", str(mine), "--pool", str(mine), "--out", str(files / "other"))
+    assert one.exit_code == two.exit_code == 0 and one.stdout.replace("other", "plan") == two.stdout
+    for path in (files / "plan").glob("*.csv"):
+        assert (files / "other" / path.name).read_text() == path.read_text()

@@ -250,13 +250,13 @@ def test_fractions_are_no_ids(save: Save) -> None:
 def test_answers_by_the_letter(save: Save) -> None:
     pool = read_table(save("pool.csv", id=[1, 2, 3], f=numbers(3)))
     named = ClassNames(("nan", "pos", "skip"))
-    answers = read_chosen(save("batch.csv", id=[1, 2, 3], label=["skip", "-1", "nan"]), pool, named)
+    answers = read_chosen(read_table(save("batch.csv", id=[1, 2, 3], label=["skip", "-1", "nan"])), pool, named)
     assert answers.columns["id"].tolist() == [1, 3] and answers.columns["label"].tolist() == [2, 0]
     for text in ("1e3", "007", "1_000", "٣"):
         with pytest.raises(UnderstudyError, match="write a class number from 0"):
             ClassNames().number(text, "here")
     assert ClassNames().number("3.0", "here") == 3
-    strange = read_chosen(save("batch.csv", id=["1_0", "2"], label=[0, 1]), pool, ClassNames())
+    strange = read_chosen(read_table(save("batch.csv", id=["1_0", "2"], label=[0, 1])), pool, ClassNames())
     assert strange.rows_in(pool).tolist() == [-1, 1]
 
 

@@ -73,7 +73,7 @@ def test_what_cannot_be_parted_is_refused(tmp_path: Path) -> None:
     path.write_text(csv_of([(size, llm, "neg") for size, llm, _ in ROWS]))
     with pytest.raises(UnderstudyError, match="every row also serves as gold"):
         read(path, path)
-    with pytest.raises(UnderstudyError, match=r"has no column 'label' for your own labels; .* --column label=NAME"):
+    with pytest.raises(UnderstudyError, match=r"has no column 'label' for your own labels .* --column label=NAME"):
         us.read_examples(gold=path, pool=path, columns={"teacher_label": "llm"})
 
 
@@ -93,3 +93,25 @@ def test_rows_of_the_class_minus_one_are_gold_and_rows_without_a_label_are_not(t
     for classes, truth in ((["-1", "0", "1"], [0, 2, 1]), (["0", "1"], [1, 0])):
         examples = us.read_examples(gold=tmp_path / "mine.parquet", pool=tmp_path / "mine.parquet", classes=classes)
         assert examples.gold is not None and examples.gold.y.tolist() == truth
+
+
+def test_a_row_without_a_known_class_is_named_by_its_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text(csv_of([*ROWS, (5.0, "", "angry")]))
+    said = r"mine\.csv \(rows with a label\) line 7: column 'checked' row 2 is 'angry'"
+    with pytest.raises(UnderstudyError, match=said):
+        read(tmp_path / "mine.csv", tmp_path / "mine.csv")
+    (tmp_path / "mine.csv").write_text("size,Checked,llm\n1,neg,neg\n")
+    with pytest.raises(UnderstudyError, match=r"no column 'checked' \(to serve as 'label'\); did you mean 'Checked'"):
+        read(tmp_path / "mine.csv", tmp_path / "mine.csv")
+
+
+def test_names_of_columns_hold_for_answers_too(tmp_path: Path) -> None:
+    pool = csv_of([(size, llm, "") for size, llm, _ in ROWS], ids=True).replace("id,", "key,")
+    (tmp_path / "pool.csv").write_text(pool)
+    (tmp_path / "answers.csv").write_text("key;checked\nr1;pos\nr3;neg\nr4;skip\n")
+    found = us.read_examples(
+        pool=tmp_path / "pool.csv", gold={"key": ["r0"], "checked": ["neg"]}, chosen=[tmp_path / "answers.csv"],
+        columns={"id": "key", "label": "checked", "teacher_label": "llm"}, classes=["neg", "pos"],
+    )  # fmt: skip
+    assert found.gold is not None and found.gold.y.tolist() == [0, 1, 0]
+    assert found.line is not None and found.pool is not None and [found.line(row) for row in range(2)] == [4, 6]

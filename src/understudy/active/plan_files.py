@@ -17,6 +17,8 @@ from torch import Tensor
 from understudy.active.label_plan import LabelPlan
 from understudy.data.checks import check_labels
 from understudy.errors import UnderstudyError
+from understudy.features.raw_columns import no_column
+from understudy.io.gold_pool import is_one_file, split_gold_pool
 from understudy.io.label_columns import Labelling, find_labelling, read_teacher
 from understudy.io.table import Table, read_table, spell_ids_alike
 from understudy.io.write import write_columns
@@ -53,7 +55,9 @@ def read_sources(
     classes: int | Sequence[str] | None,
 ) -> GivenSources:  # fmt: skip
     table = read_table(pool, columns=columns)
-    tables = {} if gold is None else {"gold": read_table(gold, columns=columns)}
+    tables = {} if gold is None or is_one_file(gold, pool) else {"gold": read_table(gold, columns=columns)}
+    if is_one_file(gold, pool):
+        tables["gold"], table = split_gold_pool(table, classes)
     of_known = [] if known is None else [_known_table(known)]
     _prepare([table, *tables.values(), *of_known])
     how = find_labelling(tables, table, classes, "majority")
@@ -66,7 +70,7 @@ def read_sources(
     if gold is not None:
         trusted = tables["gold"]
         if "label" not in trusted.names:
-            raise UnderstudyError(f"{gold} has no column 'label'; gold needs the true class of every row")
+            raise no_column(f"{gold}", "label", trusted.names, ", the true class of every gold row")
         y = check_labels(how.numbers(trusted, "label"), trusted.where("label"))
         at = torch.from_numpy(trusted.rows_in(table))
         own = _votes(read_teacher(trusted, how), names, len(trusted))
@@ -87,7 +91,7 @@ def _prepare(tables: Sequence[Table]) -> None:
     """Ids as text everywhere where one file has text ids."""
     for one in tables:
         if "id" not in one.names:
-            raise UnderstudyError(f"{one.path} has no column 'id', by which answers are joined to rows; add it")
+            raise no_column(f"{one.path}", "id", one.names, ", by which answers are joined to rows; add it")
     spell_ids_alike(tables)
 
 

@@ -24,7 +24,8 @@ all zero (TF-IDF) stay sparse and are taken as they are: 10,000 sentences of 20,
 """
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -201,6 +202,8 @@ class Suspect:
     #: That the label is wrong.
     probability: float
     confidence: float | None
+    #: Of the pool's file, as an editor counts, where it has lines.
+    line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -211,6 +214,10 @@ class Suspects:
     #: ROC-AUC of the same ranking on gold.
     roc: Share
     by_features: bool
+
+    def with_lines(self, line: Callable[[int], int] | None) -> "Suspects":
+        """``line``: of a pool row; None: the file has none."""
+        return self if line is None else replace(self, top=[replace(one, line=line(one.row)) for one in self.top])
 
 
 def find_suspects(

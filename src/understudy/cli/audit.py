@@ -51,6 +51,8 @@ def audit_command(
         examples.gold, examples.pool, class_names=examples.class_names, rows_wrong=rows_wrong, target=target / 100,
         seed=seed,
     )  # fmt: skip
+    if result.suspects is not None:
+        result = replace(result, suspects=result.suspects.with_lines(examples.line))
     print_audit(result)
     if out is None:
         return

@@ -269,17 +269,16 @@ class Featuriser:
 
     def notes(self) -> list[str]:
         """What was decided about columns, for the user to know."""
-        filled = {
-            name: f"{name!r} {part.median[part.names.index(name)]:,g}"
-            for part in self.parts
-            if isinstance(part, Numbers) and part.median is not None
-            for name in part.gaps
-            if origin(name, self.types) == name
-        }
-        notes = [f"empty cells become the training median ({', '.join(filled.values())}), marked by a column each"]
-        dates = [repr(name) for name, kind in self.types.items() if kind.startswith("dates")]
-        notes = notes if filled else []
-        return notes + ([f"dates ({', '.join(dates)}) become day, month, weekday and hour"] if dates else [])
+        numbers = [part for part in self.parts if isinstance(part, Numbers) and part.median is not None]
+        medians = {name: value for part in numbers for name, value in zip(part.names, part.median, strict=True)}
+        gaps = [f"{name!r} {medians[name]:,g}" for part in numbers for name in part.gaps if name in self.types]
+        dates = {name: kind.removeprefix("dates") for name, kind in self.types.items() if kind.startswith("dates")}
+        parts = dict.fromkeys(
+            name.partition(" ")[0] for part in self.parts for name in part.names if name not in self.types
+        )
+        notes = [f"empty cells become the training median ({', '.join(gaps)}), marked by a column each"] if gaps else []
+        listed = ", ".join(f"{name!r}{written}" for name, written in dates.items())
+        return notes + ([f"dates ({listed}) become {', '.join(parts)}"] if dates else [])
 
     def save(self, folder: str | Path) -> None:
         folder = Path(folder)

@@ -136,8 +136,8 @@ def split_gold_pool(table: Table, classes: int | Sequence[str] | None = None) ->
     Row numbers can be ids only here, where there is no other file whose order could differ.
     """
     if "label" not in table.names:
-        cure = "add it (empty: a pool row), or name it: --column label=NAME"
-        raise UnderstudyError(f"{table.path} is gold and pool, but has no column 'label' for your own labels; {cure}")
+        why = " for your own labels (empty: a pool row); add it, or name it by --column label=NAME"
+        raise no_column(f"{table.path}", "label", table.names, why)
     labels, labelled = own_labels(table, classes)
     if not len(labelled):
         raise UnderstudyError(f"{table.where('label')} is empty in every row; label some, better a hundred or more")
@@ -180,7 +180,8 @@ def to_gold(
 ) -> Gold:
     """A table with ``label`` as gold; the features and the teacher's labels it lacks come from the pool by id."""
     if "label" not in table.names:
-        raise UnderstudyError(f"{table.path} has no column 'label'; gold needs the true class of every row")
+        why = ", the true class of every gold row; add it, or name it by --column label=NAME"
+        raise no_column(f"{table.path}", "label", table.names, why)
     labelling = labelling or Labelling()
     y = check_labels(labelling.numbers(table, "label"), table.where("label"))
     teacher = read_teacher(table, labelling)

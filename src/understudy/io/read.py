@@ -63,10 +63,9 @@ from understudy.io.label_columns import (
     true_or_false,
 )
 from understudy.io.readers import object_column
-from understudy.io.table import Table, read_table, spell_ids_alike, text_columns
+from understudy.io.table import Table, read_table, spell_ids_alike
 from understudy.labels.class_names import SKIPPED, ClassNames, checked_names
 from understudy.store.arrow import Array
-from understudy.store.files import local_path
 
 if TYPE_CHECKING:
     from understudy.data.leaks import Leaks, RowSet
@@ -158,11 +157,12 @@ def read_examples(
         classes = checked_names(classes, "classes=")
     options = _prepare(tables, features)
     pool_table = tables.pop("pool", None)
-    labelling = find_labelling(tables, pool_table, classes, votes, answers=named_answers(chosen) if chosen else ())
-    examples = _to_examples(options, tables, pool_table, labelling, chosen, votes)
+    answered = [read_table(path, columns=columns) for path in chosen]
+    labelling = find_labelling(tables, pool_table, classes, votes, answers=_named(answered))
+    examples = _to_examples(options, tables, pool_table, labelling, answered, votes)
     if both and examples.encoder is not None:
         with suppress(UnderstudyError):  # some languages have no words that TF-IDF could count
-            plain = _to_examples(replace(options, encoder=TFIDF), tables, pool_table, labelling, chosen, votes)
+            plain = _to_examples(replace(options, encoder=TFIDF), tables, pool_table, labelling, answered, votes)
             examples = replace(examples, tfidf=plain)
     _check_truth_values(examples, tables.values(), pool_table)
     files = [table.notes for table in (*tables.values(), pool_table) if table is not None]
@@ -171,7 +171,7 @@ def read_examples(
 
 def _to_examples(
     options: FeatureOptions, given: Mapping[str, Table], pool_table: Table | None, labelling: Labelling,
-    chosen: Sequence[str | Path], votes: str,
+    answered: Sequence[Table], votes: str,
 ) -> Examples:  # fmt: skip
     """The tables as sets of rows by these features."""
     tables = dict(given)
@@ -182,8 +182,8 @@ def _to_examples(
         model = source.teacher.vote_model() or votes
         labelling = replace(labelling, votes=model, sources=sources_of(source.table))
     sets = {role: to_gold(table, source, featuriser=featuriser, labelling=labelling) for role, table in tables.items()}
-    for number, path in enumerate(chosen):
-        tables[f"answers {number}"], answers = _answers(path, source, tables.values(), featuriser, labelling)
+    for number, table in enumerate(answered):
+        tables[f"answers {number}"], answers = _answers(table, source, tables.values(), featuriser, labelling)
         sets["gold"] = sets["gold"].joined_to(answers) if "gold" in sets else answers
     pool_set = None if source is None else to_pool(source, without=list(tables.values()))
     names = labelling.names
@@ -246,12 +246,12 @@ def _prepare(tables: Mapping[str, Table], options: FeatureOptions) -> FeatureOpt
 
 
 def _answers(
-    path: str | Path, pool: PoolFile | None, others: Iterable[Table], featuriser: Featuriser, labelling: Labelling
+    given: Table, pool: PoolFile | None, others: Iterable[Table], featuriser: Featuriser, labelling: Labelling
 ) -> tuple[Table, Gold]:
     """Answers to a batch that was chosen for labelling, as gold that never estimates."""
     if pool is None:
-        raise UnderstudyError(f"{path}: answers take their features from the pool by id; name the pool file")
-    table = read_chosen(path, pool.table, labelling.names or ClassNames())
+        raise UnderstudyError(f"{given.path}: answers take their features from the pool by id; name the pool file")
+    table = read_chosen(given, pool.table, labelling.names or ClassNames())
     for other in others:
         _check_apart(table, other)
     # Their labels are numbers already.
@@ -260,11 +260,9 @@ def _answers(
     return table, gold
 
 
-def read_chosen(path: str | Path, pool: Table, names: ClassNames) -> Table:
+def read_chosen(table: Table, pool: Table, names: ClassNames) -> Table:
     """Columns ``id`` (of the pool's type), ``label`` (numbers) and ``chosen`` of the rows that were answered."""
-    path = local_path(path)
-    table = read_table(path)
-    given = {name: table.texts(name) for name in table.names}
+    path, given = table.path, {name: table.texts(name) for name in table.names}
     for name in ("id", "label"):
         if name not in given:
             cure = "give its rows ids before understudy select, or put the answers into gold"
@@ -284,13 +282,13 @@ def read_chosen(path: str | Path, pool: Table, names: ClassNames) -> Table:
     ids = [given["id"][row] for row in answered]
     # As numbers where the pool's are numbers; whether the pool has them is checked later.
     whole = pool.ids.dtype.kind in "iu" and all(map(_WHOLE.fullmatch, ids))
-    columns = {
+    found = {
         "id": np.asarray([int(text) for text in ids]) if whole else object_column(ids),
         "label": np.array([names.number(labels[row], f"{path}: column 'label' row {row}") for row in answered]),
         "chosen": np.array([seen[row] or chosen[row].strip() not in ("0", "False", "false") for row in answered]),
     }
-    columns |= {name: object_column(cells) for name, cells in drawn.items()}
-    return table.with_columns(columns, np.array(answered), "answered rows")
+    found |= {name: object_column(cells) for name, cells in drawn.items()}
+    return table.with_columns(found, np.array(answered), "answered rows")
 
 
 def column_by_id(
@@ -322,13 +320,18 @@ def values_by_id(values: Mapping[Any, Any], name: str, sets: Sequence[Gold | Poo
 
 def named_answers(paths: Sequence[str | Path]) -> set[str]:
     """Every class in some files of answers."""
-    labels = {label.strip() for path in paths for label in text_columns(local_path(path)).get("label", [])}
+    return _named([read_table(path) for path in paths])
+
+
+def _named(answered: Sequence[Table]) -> set[str]:
+    labels = {label.strip() for table in answered if "label" in table.names for label in table.texts("label")}
     return {label for label in labels if label and label.lower() not in SKIPPED}
 
 
 def _in_no_file(name: str, tables: Mapping[str, Table], why: str) -> UnderstudyError:
-    names = dict.fromkeys(name for table in tables.values() for name in table.theirs.values())
-    return no_column(", ".join(str(table.path) for table in tables.values()), name, names, why)
+    files = [table for table in tables.values() if table.columns.source.names]  # not the gold rows of one file
+    names = dict.fromkeys(name for table in files for name in table.theirs.values())
+    return no_column(", ".join(str(table.path) for table in files), name, names, why)
 
 
 def _check_mapping(columns: Mapping[str, str], tables: Mapping[str, Table]) -> None:

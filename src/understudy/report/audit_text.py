@@ -44,7 +44,8 @@ def print_audit(audit: Audit, console: Console | None = None) -> None:
         print_table(out, title, _source_rows(audit.sources), columns)
     if audit.suspects is not None and audit.suspects.top:
         title = f"[bold]Rows most likely mislabelled (ranking's ROC-AUC on gold: {auc_ci(audit.suspects.roc)})[/]"
-        print_table(out, title, _suspects(audit), ["row", "id", "label", "suggested", "P(wrong)"], left=4)
+        place = "row" if audit.suspects.top[0].line is None else "line"
+        print_table(out, title, _suspects(audit), [place, "id", "label", "suggested", "P(wrong)"], left=4)
     reasons = ((escape(each.method), each.outlook, escape(each.reason)) for each in audit.expectations)
     columns = ["method", "beats vanilla?", "reason"]
     print_table(out, "[bold]Expected of each method[/]", reasons, columns, left=3, wraps="reason")
@@ -83,7 +84,13 @@ def _suspects(audit: Audit) -> Iterator[Sequence[str]]:
     for row in audit.suspects.top[:SUSPECTS]:
         identity = "" if row.id is None else _cell(str(row.id), 30)
         suggested = "" if row.suggestion is None else _cell(audit.class_names[row.suggestion])
-        yield f"{row.row}", identity, _cell(audit.class_names[row.label]), suggested, f"{row.probability:.0%}"
+        yield (
+            f"{row.row if row.line is None else row.line}",
+            identity,
+            _cell(audit.class_names[row.label]),
+            suggested,
+            f"{row.probability:.0%}",
+        )
 
 
 def _cell(text: str, longest: int = 18) -> str:

@@ -13,7 +13,7 @@ build = student_builder("hf:minilm,freeze=3", examples, classes=2)   # us.text("
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -179,7 +179,7 @@ def run_training(request: TrainRequest, report: Report, *, progress: bool = True
 
         # What a run begins with; a resumed training checks that its data are still the same.
         if first and not resume:
-            _record_gold(out / HISTORY, request.gold, examples)
+            _record_gold(out / HISTORY, request, examples)
             request.save()
         if first and len(prepared) == 1:
             keep_features(main)
@@ -267,18 +267,19 @@ def _notes(request: TrainRequest, examples: Examples, options: dict[str, Any]) -
     return notes | {"class_names": list(examples.class_names), "class_places": places}
 
 
-def _record_gold(file: Path, names: Sequence[Any], examples: Examples) -> None:
+def _record_gold(file: Path, request: TrainRequest, examples: Examples) -> None:
     """The label history of a run's gold: every file, its labels by id, and the history of chosen batches.
 
     Labels that no batch names are of the gold file.
     """
     file.unlink(missing_ok=True)  # of a training that never began
     history, left, gold = LabelHistory(file), dict[str, Any](), examples.gold
+    names, columns = request.gold, request.data.columns
     if gold is not None and gold.ids is not None:
         labels = [label if examples.class_names is None else examples.class_names[label] for label in gold.y.tolist()]
         left = dict(zip(map(str, gold.ids.tolist()), labels, strict=True))
     # Batches first, which name their rows; in the history gold stands where it was named.
-    given = {name: text_columns(local_path(name[1:])) for name in names if is_batch(name)}
+    given = {name: text_columns(local_path(name[1:]), columns) for name in names if is_batch(name)}
     batches = {name: dict(zip(given[name].get("id", []), given[name].get("label", []), strict=False)) for name in given}
     for answers in batches.values():
         left = {name: label for name, label in left.items() if name not in answers}

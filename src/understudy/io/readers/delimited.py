@@ -15,6 +15,7 @@ refused, or stays text with a warning; nothing is decided by a coin.
 import csv
 import gzip
 import io
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -102,7 +103,8 @@ class Delimited:
         content = self.path.read_bytes() if self.content is None else self.content
         for number, line in enumerate(content.split(b"\n"), start=1):
             if not _is_utf8(line):
-                word = next(word for word in line.split() if not _is_utf8(word)).decode("cp1252", "replace")[:40]
+                cells = re.split(rb"[\s,;|]+", line)
+                word = next(cell for cell in cells if not _is_utf8(cell)).decode("cp1252", "replace")[:40]
                 held = f"line {number} is not UTF-8 text (as Windows-1252 it holds {word!r})"
                 raise UnderstudyError(f"{self.path}: {held}; save it as UTF-8, in Excel as 'CSV UTF-8'")
 
