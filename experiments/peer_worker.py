@@ -33,12 +33,12 @@ def snorkel(given: Any) -> Array:
 
 
 def ppi(given: Any) -> Array:
-    """The 95% intervals of a mean by PPI++, a draw a row: gold's y, f and weights, and how many of the pool are 1."""
+    """The 95% intervals of a mean by PPI++, by draw: y, f and weight of gold; pool rows named 1, and all of them."""
     from ppi_py import ppi_mean_ci
 
     ends = []
-    for y, f, weight, yes in zip(given["y"], given["f"], given["weight"], given["pool_yes"], strict=True):
-        pool = np.arange(int(given["pool_rows"])) < yes
+    for y, f, weight, (yes, rows) in zip(given["y"], given["f"], given["weight"], given["pool"], strict=True):
+        pool = np.arange(int(rows)) < yes
         low, high = ppi_mean_ci(y.astype(float), f.astype(float), pool.astype(float), alpha=0.05, w=weight)
         ends.append([float(low[0]), float(high[0])])
     return np.array(ends)

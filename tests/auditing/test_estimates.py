@@ -39,7 +39,8 @@ def test_values_by_hand() -> None:
         assert 0 <= each.value.low < each.value.estimate < each.value.high <= 1
     alone = one(found, "share", 1).gold_only
     assert alone is not None and alone.estimate == pytest.approx(0.19)
-    wanted = wilson(19, 100)
+    # The pool's own share is a draw of 10,000 rows: 1/100 + 1/10,000 = 1/99.01.
+    wanted = wilson(19 / 1.01, 100 / 1.01)
     assert (alone.low, alone.high) == pytest.approx((wanted.low, wanted.high), abs=1e-7)
     worth = one(found, "share", 1).worth
     assert worth is not None and worth > 1.2
@@ -124,7 +125,7 @@ def test_what_no_gold_row_tells_is_unknown() -> None:
 def test_f1_and_confusions_of_gold_alone_by_hand() -> None:
     found = us.estimate(*by_hand(), what=["f1", "confusion", "precision"])
     # 15 rows have both truth and label 1, 24 have either: r = 15/24, F1 = 2r / (1 + r) = 30/39.
-    alone, wanted = one(found, "f1", 1).gold_only, wilson(15, 24)
+    alone, wanted = one(found, "f1", 1).gold_only, wilson(15 / 1.01, 24 / 1.01)
     ends = [2 * end / (1 + end) for end in (15 / 24, wanted.low, wanted.high)]
     assert alone is not None and [alone.estimate, alone.low, alone.high] == pytest.approx(ends, abs=1e-6)
     pairs = {each.name: each for each in found if each.what == "confusion"}

@@ -68,7 +68,7 @@ class Estimate:
     difference: bool
     #: Unknown (``rows`` is 0) where no gold row tells it.
     value: Share
-    #: From gold alone (Wilson's); None for differences.
+    #: From gold alone (Wilson's, of the pool's own figure, as ``value`` is); None for differences.
     gold_only: Share | None
 
     @property
@@ -186,7 +186,10 @@ class Question:
         rows, right = counts.get(self.what, (np.ones_like(hit), hit))
         weights = None if self.data.weights is None else self.data.weights[0][rows]
         cells = np.zeros(rows.sum(), dtype=np.int64), np.zeros(0, dtype=np.int64)
-        return tally(right[rows], cells, (weights, None), PER_WEIGHT, weights)
+        found = tally(right[rows], cells, (weights, None), PER_WEIGHT, weights)
+        # The pool's own figure is a draw too: of as many times more rows as the pool has.
+        pool = len(self.data.labels[1]) if self.data.counts is None else self.data.counts.sum()
+        return found._replace(pool=found.rows * pool / max(len(hit), 1))
 
 
 @checked_plainly
@@ -387,13 +390,12 @@ def _differences(what: str, mine: list[Tally], others: list[Tally], estimated: b
 
 
 def measure_gold(what: str, tallies: list[Tally]) -> list[Ends]:
-    """The same from gold alone; where its rows weigh alike, Wilson's interval."""
+    """The same from gold alone; where its rows weigh alike and the pool is large, Wilson's interval."""
     if not tallies:
         return []
     strata, _ = stacked(tallies, estimated=True)
     assert strata.within is not None
-    endless = strata._replace(population=np.full_like(strata.within, np.inf))
-    ends = np.stack(mean_intervals(endless, strata.within), 1)
+    ends = np.stack(mean_intervals(strata, strata.within), 1)
     return [tuple(each) for each in (2 * ends / (1 + ends) if what == "f1" else ends)]
 
 
