@@ -46,7 +46,10 @@ def test_planted_mistakes_come_first(noise: float) -> None:
     assert found.roc.known and found.roc.low > 0.8
     # The probabilities are calibrated: among the first, as many are wrong as their chances say.
     order = np.argsort(-found.probability)[:50]
-    assert abs(found.probability[order].mean() - wrong[GOLD:][order].mean()) < 0.15
+    assert abs(found.probability[order].mean() - wrong[GOLD:][order].mean()) < 0.2
+    shown = wrong[GOLD:][[one.row for one in found.top]].mean()
+    assert found.errors.low <= shown <= found.errors.high and found.errors.rows == 20
+    assert found.errors.estimate == pytest.approx(np.mean([one.probability for one in found.top]))
     first = found.top[0]
     assert first.id == f"id{GOLD + first.row}" and first.label == label[GOLD + first.row]
     suggested = np.array([one.suggestion == truth[GOLD + one.row] for one in found.top])

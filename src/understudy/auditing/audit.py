@@ -165,7 +165,7 @@ def audit(
     trust = Reliability.fit(on_gold, torch.from_numpy(data.truth), 0.0, classes=data.classes) if rows >= 2 else None
     suspects = None
     if pool is not None and rows_wrong and trust is not None:
-        suspects = find_suspects(gold, pool, data, trust, noise.pool.estimate, top=rows_wrong, seed=seed)
+        suspects = find_suspects(gold, pool, data, trust, top=rows_wrong, seed=seed)
     wanted = enough_calibration_rows(on_gold, data.classes)
     return Audit(
         class_names=data.names,

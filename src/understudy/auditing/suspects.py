@@ -3,11 +3,11 @@
 A label is suspect where simple classifiers on the features prefer another class, and where gold shows the teacher to be
 unreliable (alpha: by its confidence, or by the class it predicted):
 
-    suspicion = disagreement + log((1 − alpha) / alpha),     log odds(wrong) = slope · suspicion + constant
+    suspicion = disagreement + log((1 − alpha) / alpha)
 
 The suspicion is validated on gold, whose rows are scored in the same way, each with an alpha from other gold rows: its
-ROC-AUC, and the slope (a logistic regression of "wrong" on the suspicion). Weak features give a small slope, and then
-no row gets a high probability. The constant makes the mean probability the pool's estimated noise.
+ROC-AUC, and the probability of a wrong label as a function of it (``maths/error_curve.py``). Weak features give no row
+a high probability, and few gold errors a wide interval of how many of the first rows are wrong.
 
 The classifiers are cross-fitted: logistic regressions on the features, each fitted without a part of the rows.
 
@@ -33,8 +33,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.optimize import brentq
-from scipy.special import expit, logit
+from scipy.special import logit
 from torch import Tensor
 
 from understudy.auditing.measures import AuditData, Floats, Ints
@@ -43,6 +42,7 @@ from understudy.data.rows import Rows
 from understudy.data.splits import cross_fitted_alpha, stratified_folds
 from understudy.errors import UnderstudyError
 from understudy.labels.reliability import Reliability
+from understudy.maths.error_curve import ErrorCurve
 from understudy.maths.proportions import UNKNOWN, Share, area
 
 Matrix = NDArray[np.float32] | sparse.csr_matrix[Any]
@@ -185,12 +185,6 @@ def _probabilities(model: Any, x: Matrix, classes: int) -> Floats:
     return probs
 
 
-# The slope where gold shows no error to measure it by: as small as weak features have.
-UNTESTED = 0.3
-# Rows that find the common shift.
-_ENOUGH = 200_000
-
-
 @dataclass(frozen=True)
 class Suspect:
     #: In the pool as given.
@@ -209,6 +203,8 @@ class Suspect:
 @dataclass(frozen=True)
 class Suspects:
     top: list[Suspect]
+    #: The share of wrong labels among these; unknown without any.
+    errors: Share
     #: For every pool row, that its label is wrong; NaN without a label.
     probability: Floats
     #: ROC-AUC of the same ranking on gold.
@@ -220,9 +216,7 @@ class Suspects:
         return self if line is None else replace(self, top=[replace(one, line=line(one.row)) for one in self.top])
 
 
-def find_suspects(
-    gold: Gold, pool: Pool, data: AuditData, trust: Reliability, noise: float, *, top: int, seed: int
-) -> Suspects:
+def find_suspects(gold: Gold, pool: Pool, data: AuditData, trust: Reliability, *, top: int, seed: int) -> Suspects:
     """The ``top`` pool rows by the probability that their label is wrong."""
     assert data.pool is not None
     index, labels, confidence = data.pool.rows, data.pool.predicted, data.pool.confidence
@@ -236,10 +230,9 @@ def find_suspects(
         x = models.features.read(gold.rows, data.gold.rows)
         # Gold's features may be of another kind than the pool's.
         on_gold += np.nan if x is None else models.score(x, data.gold.predicted)[0]
-    testable = bool(np.isfinite(on_gold).all() and data.wrong.any() and not data.wrong.all())
-    slope = _slope(on_gold, data.wrong) if testable else UNTESTED
+    curve = ErrorCurve.fit(on_gold, data.wrong, suspicion)
     probability = np.full(len(pool), np.nan)
-    probability[index.numpy()] = _with_mean(slope * suspicion, max(noise, 0.5 / len(data.truth)))
+    probability[index.numpy()] = curve(suspicion)
     first = np.argsort(-suspicion, kind="stable")[:top]
     rows = index[torch.from_numpy(first)].tolist()
     ids = [None] * len(rows) if pool.ids is None else pool.ids[rows].tolist()
@@ -251,8 +244,9 @@ def find_suspects(
             )
             for pick, row, identity in zip(first, rows, ids, strict=True)
         ],
+        errors=curve.errors_among(suspicion[first]),
         probability=probability,
-        roc=area(on_gold, data.wrong) if testable else UNKNOWN,
+        roc=area(on_gold, data.wrong) if np.isfinite(on_gold).all() else UNKNOWN,
         by_features=models is not None,
     )  # fmt: skip
 
@@ -269,21 +263,6 @@ def _alpha_on_gold(gold: Gold, data: AuditData) -> Floats:
         return np.full(len(data.truth), np.nan)
 
 
-def _slope(suspicion: Floats, wrong: NDArray[np.bool_]) -> float:
-    """How much of the suspicion gold confirms; never negative, so that the ranking stays."""
-    from sklearn.linear_model import LogisticRegression
-
-    fitted = LogisticRegression(C=1.0).fit(suspicion[:, None], wrong)
-    return max(float(fitted.coef_[0, 0]), 0.01)
-
-
 def _doubt(alpha: Floats) -> Floats:
     """log((1 − alpha) / alpha), bounded: the ends of an isotonic curve rest on few rows and are often 0 or 1."""
     return -logit(np.clip(alpha, 0.05, 0.95))
-
-
-def _with_mean(logits: Floats, mean: float) -> Floats:
-    """Probabilities with these log-odds up to one shift, which gives them this mean."""
-    some = logits[:: max(1, len(logits) // _ENOUGH)]
-    shift = brentq(lambda shift: float(expit(some + shift).mean()) - mean, -60 - some.max(), 60 - some.min())
-    return np.asarray(expit(logits + shift))

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from understudy.auditing.audit import Audit
 from understudy.auditing.measures import ClassAccuracy
 from understudy.report.figures import GREY, RIGHT, WRONG, accuracy_curve, drawing, name_lines
-from understudy.report.templates import facts, shorten, write_page
+from understudy.report.templates import facts, sentences, shorten, write_page
 
 # A page of more classes is a page without readers; the most frequent are shown.
 MOST_CLASSES = 30
@@ -50,6 +50,7 @@ def audit_parts(audit: Audit) -> dict[str, Any]:
         "class_svg": class_figure(classes, audit.accuracy.overall.estimate),
         "confusion_svg": confusion_figure(audit) if audit.confusion.pairs else None,
         "curve_svg": curve_figure(audit),
+        "suspects_text": "".join(sentences("audit", "suspects", audit.suspects)) if audit.suspects else "",
         "facts": facts("audit", audit),
         "most_sources": MOST_SOURCES,
     }

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from understudy.auditing.audit import Audit
 from understudy.auditing.sources import AuditedSources
-from understudy.report.templates import auc_ci, gain_text, percent_range, print_table, shorten
+from understudy.report.templates import auc_ci, gain_text, percent_range, print_table, sentences, shorten
 
 # Longer lists are cut; the page shows more.
 CLASSES, SUSPECTS, SOURCES = 20, 10, 20
@@ -46,6 +46,7 @@ def print_audit(audit: Audit, console: Console | None = None) -> None:
         title = f"[bold]Rows most likely mislabelled (ranking's ROC-AUC on gold: {auc_ci(audit.suspects.roc)})[/]"
         place = "row" if audit.suspects.top[0].line is None else "line"
         print_table(out, title, _suspects(audit), [place, "id", "label", "suggested", "P(wrong)"], left=4)
+        out.print(sentences("audit", "suspects", audit.suspects)[0])
     reasons = ((escape(each.method), each.outlook, escape(each.reason)) for each in audit.expectations)
     columns = ["method", "beats vanilla?", "reason"]
     print_table(out, "[bold]Expected of each method[/]", reasons, columns, left=3, wraps="reason")
