@@ -1,0 +1,118 @@
+"""Accuracy, balanced accuracy, macro-F1, log-loss and AUC of predictions, and precision, recall, F1 of each class.
+
+Each with its 95% interval. Precision and recall are shares of rows (``proportions.exact``). F1 = 2J/(1 + J) rises with
+J = TP / (TP + FP + FN), the share of hits among the rows that the class or the prediction has, so that J's interval
+gives F1's. Balanced accuracy is the mean of the classes' recalls: a stratified share of equal weights. Macro-F1: the
+classes' intervals combined (MOVER, Zou and Donner 2008), correlated as the delta method has it on the counts of the
+confusion matrix; in simulations of five confusion matrices and 24 to 300 rows it holds the truth in 89 to 97% of draws
+(the plain delta method: 81 to 97%). Log-loss: a mean of rows, Student's interval. AUC of several classes: the mean over
+classes, each against the rest.
+
+    overall(probs, truth)["macro_f1"]           # Share(estimate=0.81, low=0.77, high=0.85, rows=300)
+    by_class(confusion_counts(truth, predicted, classes=3))[0].f1
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.maths.proportions import LEVEL, UNKNOWN, Share, area, exact, stratified
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ClassMetrics:
+    #: Rows of the class.
+    rows: int
+    precision: Share
+    recall: Share
+    f1: Share
+
+
+def confusion_counts(truth: Ints, predicted: Ints, *, classes: int) -> Ints:
+    """``(C, C)``: rows of each true class (first axis) by predicted class."""
+    return np.bincount(truth * classes + predicted, minlength=classes**2).reshape(classes, classes)
+
+
+def by_class(confusion: Ints, *, level: float = LEVEL) -> list[ClassMetrics]:
+    found = []
+    for label in range(len(confusion)):
+        hits, rows, named = (
+            int(part) for part in (confusion[label, label], confusion[label].sum(), confusion[:, label].sum())
+        )
+        either = exact(hits, rows + named - hits, level=level)
+        f1 = Share(*(2 * end / (1 + end) for end in (either.estimate, either.low, either.high)), either.rows)
+        precision, recall = exact(hits, named, level=level), exact(hits, rows, level=level)
+        found.append(ClassMetrics(rows, precision, recall, f1))
+    return found
+
+
+def overall(probs: Floats, truth: Ints, *, level: float = LEVEL) -> dict[str, Share]:
+    """``probs (n, C)``, ``truth (n,)``. Classes without a row count in none of the means over classes."""
+    probs = np.asarray(probs, dtype=np.float64)
+    confusion = confusion_counts(truth, probs.argmax(1), classes=probs.shape[1])
+    seen = np.flatnonzero(confusion.sum(1))
+    rows, hits = confusion.sum(1)[seen], confusion.diagonal()[seen]
+    losses = -np.log(np.maximum(probs[np.arange(len(truth)), truth], 1e-15))
+    return {
+        "accuracy": exact(int(hits.sum()), len(truth), level=level),
+        "balanced_accuracy": stratified(hits, rows, np.full(len(seen), 1 / len(seen)), level=level),
+        "macro_f1": macro_f1(confusion, level=level),
+        "log_loss": mean(losses, level=level),
+        "auc": auc(probs, truth, level=level),
+    }
+
+
+def macro_f1(confusion: Ints, *, level: float = LEVEL) -> Share:
+    """Over the classes that have a row, or are predicted for one."""
+    used = np.flatnonzero(confusion.sum(0) + confusion.sum(1))
+    if not len(used):
+        return UNKNOWN
+    found = [one.f1 for one in by_class(confusion[np.ix_(used, used)], level=level)]
+    f1, low, high = np.array([(one.estimate, one.low, one.high) for one in found]).T
+    correlation = _f1_correlation(confusion[np.ix_(used, used)] + 0.5 / len(used) ** 2)
+    below, above = (math.sqrt(max(0.0, float(part @ correlation @ part))) / len(used) for part in (f1 - low, high - f1))
+    return Share(float(f1.mean()), float(f1.mean()) - below, float(f1.mean()) + above, float(confusion.sum()))
+
+
+def _f1_correlation(counts: Floats) -> Floats:
+    """Between the classes' F1 by the delta method: an error lowers that of two classes."""
+    classes, both = np.arange(len(counts)), counts.sum(0) + counts.sum(1)
+    f1 = 2 * counts.diagonal() / both
+    # How F1 of class c changes with one more row in cell (i, j).
+    gradient = np.zeros((len(counts),) * 3)
+    gradient[classes, classes, :] -= (f1 / both)[:, None]
+    gradient[classes, :, classes] -= (f1 / both)[:, None]
+    gradient[classes, classes, classes] += 2 / both
+    flat = gradient.reshape(len(counts), -1)
+    covariance = (flat * counts.ravel()) @ flat.T
+    deviation = np.sqrt(np.maximum(covariance.diagonal(), 1e-15))
+    return np.asarray(covariance / np.outer(deviation, deviation))
+
+
+def mean(values: Floats, *, level: float = LEVEL) -> Share:
+    """Student's interval."""
+    from scipy.special import stdtrit
+
+    rows = len(values)
+    if rows < 2:
+        return Share(float(values.mean()) if rows else math.nan, -math.inf, math.inf, rows)
+    half = float(stdtrit(rows - 1, (1 + level) / 2)) * float(values.std(ddof=1)) / math.sqrt(rows)
+    return Share(float(values.mean()), float(values.mean()) - half, float(values.mean()) + half, rows)
+
+
+def auc(probs: Floats, truth: Ints, *, level: float = LEVEL) -> Share:
+    classes = [1] if probs.shape[1] == 2 else range(probs.shape[1])
+    found = [area(probs[:, label], truth == label, level=level) for label in classes]
+    known = [each for each in found if each.known]
+    if not known:
+        return UNKNOWN
+    # Of several classes the intervals' ends are averaged: as if they erred together, never too narrow.
+    estimate, low, high = (
+        float(np.mean([getattr(each, end) for each in known])) for end in ("estimate", "low", "high")
+    )
+    return Share(estimate, low, high, len(truth))

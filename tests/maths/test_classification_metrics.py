@@ -1,0 +1,65 @@
+"""Metrics agree with scikit-learn's and with hand-worked numbers; their intervals keep their level."""
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from understudy.maths.classification_metrics import by_class, confusion_counts, macro_f1, overall
+from understudy.maths.proportions import exact
+
+
+def drawn(rng: np.random.Generator, rows: int, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    probs = rng.dirichlet(np.full(classes, 0.7), rows)
+    truth = np.array([rng.choice(classes, p=0.8 * row + 0.2 / classes) for row in probs])
+    return probs, truth
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_estimates_are_scikit_learns(classes: int) -> None:
+    probs, truth = drawn(np.random.default_rng(0), 200, classes)
+    predicted, found = probs.argmax(1), overall(probs, truth)
+    assert found["accuracy"].estimate == pytest.approx(metrics.accuracy_score(truth, predicted))
+    assert found["balanced_accuracy"].estimate == pytest.approx(metrics.balanced_accuracy_score(truth, predicted))
+    assert found["macro_f1"].estimate == pytest.approx(metrics.f1_score(truth, predicted, average="macro"))
+    assert found["log_loss"].estimate == pytest.approx(metrics.log_loss(truth, probs))
+    scores = probs[:, 1] if classes == 2 else probs
+    assert found["auc"].estimate == pytest.approx(metrics.roc_auc_score(truth, scores, multi_class="ovr"))
+    expected = metrics.precision_recall_fscore_support(truth, predicted)
+    for label, one in enumerate(by_class(confusion_counts(truth, predicted, classes=classes))):
+        values = (one.precision.estimate, one.recall.estimate, one.f1.estimate, one.rows)
+        assert values == pytest.approx([part[label] for part in expected])
+
+
+def test_by_hand() -> None:
+    confusion = np.array([[6, 2], [1, 3]])
+    first = by_class(confusion)[0]
+    assert (first.precision, first.recall) == (exact(6, 7), exact(6, 8))
+    assert first.f1.estimate == pytest.approx(12 / 15)
+    assert first.f1.low == pytest.approx(2 * exact(6, 9).low / (1 + exact(6, 9).low))
+    assert macro_f1(confusion).estimate == pytest.approx((12 / 15 + 6 / 9) / 2)
+
+
+def test_classes_without_rows_and_no_rows_at_all() -> None:
+    found = overall(np.array([[0.9, 0.1, 0.0]] * 4), np.zeros(4, dtype=np.int64))
+    assert found["accuracy"].estimate == found["balanced_accuracy"].estimate == found["macro_f1"].estimate == 1
+    assert not found["auc"].known
+    unseen = by_class(np.array([[3, 0], [0, 0]]))[1]
+    assert not unseen.precision.known and not unseen.recall.known and not unseen.f1.known
+
+
+@pytest.mark.parametrize("rows", [50, 300])
+def test_intervals_of_macro_f1_and_balanced_accuracy_keep_their_level(rows: int) -> None:
+    """200 draws from a known confusion matrix with a rare class; 95% ± three standard errors, and slack for 50 rows."""
+    rng = np.random.default_rng(rows)
+    shares = np.array([[0.40, 0.06, 0.04], [0.08, 0.25, 0.02], [0.03, 0.03, 0.09]])
+    both = shares.sum(0) + shares.sum(1)
+    truth = {"macro_f1": (2 * shares.diagonal() / both).mean()}
+    truth["balanced_accuracy"] = (shares.diagonal() / shares.sum(1)).mean()
+    held = dict.fromkeys(truth, 0)
+    for counts in rng.multinomial(rows, shares.ravel(), size=200):
+        cells = np.repeat(np.arange(9), counts)
+        found = overall(np.eye(3)[cells % 3], cells // 3)
+        for name, value in truth.items():
+            held[name] += found[name].low <= value <= found[name].high
+    for name, times in held.items():
+        assert 0.885 <= times / 200 <= 0.995, name
