@@ -7,7 +7,7 @@ tell apart; markers differ too, for print in black.
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,6 +147,46 @@ def accuracy_curve(
         )  # fmt: skip
     ax.set(ylim=(-0.06, 1.06), ylabel="accuracy", xlabel=CONFIDENCE_NAMES[measure])
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+
+
+def accuracy_bars(shares: Mapping[str, tuple[float, float, float]]) -> Markup:
+    """Accuracies in percent with their 95% intervals, one line each: ``(estimate, low, high)``, the first in colour."""
+    with drawing("accuracy", 0.62 + 0.36 * len(shares)) as (figure, result):
+        ax = figure.add_subplot()
+        for line, (estimate, low, high) in enumerate(reversed(shares.values())):
+            colour = RIGHT if line == len(shares) - 1 else "#b9b9b9"
+            ax.barh(line, 100 * estimate, height=0.56, color=colour)
+            if high > low:
+                ax.plot([100 * low, 100 * high], [line, line], color="black", lw=1.6)
+            ax.annotate(f"{100 * estimate:.1f}", (100 * max(estimate, high), line), xytext=(5, 0),
+                        textcoords="offset points", va="center", fontsize=9)  # fmt: skip
+        name_lines(ax, list(shares), "accuracy, %; lines: 95% CI")
+        ax.set_xlim(0, max(108.0 if max(high for _, _, high in shares.values()) > 0.93 else 100.0, 0))
+    return result[0]
+
+
+def confusion_figure(counts: Any, names: Sequence[str]) -> Markup:
+    """Rows by true class (down) and predicted class (across), shaded by the share of the true class."""
+    classes, few = len(counts), len(counts) <= 12
+    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    side = min(6.4, 1.3 + 0.42 * classes)
+    with drawing("confusion", side) as (figure, result):
+        ax = figure.add_subplot()
+        ax.imshow(shares, cmap="Blues", vmin=0, vmax=1.25, interpolation="nearest")
+        if few:
+            for true, predicted in np.ndindex(classes, classes):
+                if counts[true, predicted]:
+                    ax.text(predicted, true, f"{counts[true, predicted]}", ha="center", va="center", fontsize=9,
+                            color="white" if shares[true, predicted] > 0.75 else "black")  # fmt: skip
+        at = np.arange(0, classes, 1 if classes <= 40 else 10)
+        ax.set_yticks(at, [shorten(names[each], 24) for each in at], fontsize=9 if few else 6)
+        lean: Any = (
+            {} if few and max(map(len, names)) * classes < 70 else {"rotation": 90 if not few else 35, "ha": "right"}
+        )
+        ax.set_xticks(at, [shorten(names[each], 24) for each in at], fontsize=9 if few else 6, **lean)
+        ax.set(xlabel="predicted", ylabel="true")
+        ax.grid(visible=False)
+    return result[0]
 
 
 def reliability_figure(trust: MeasuredTeacher) -> Markup:
