@@ -241,7 +241,7 @@ def test_a_page_shows_what_reconciled_labels_were_made_of(tmp_path: Path) -> Non
     write_run_report(tmp_path / "report.html", run)
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Label sources" in text and "your student, trained by &lt;gce&gt;" in text
-    assert "0.61" in text and "80.0% (66.3–90.0)" in text and "90.0%" in text
+    assert "0.61" in text and "80.0% (67.2–89.4)" in text and "90.0%" in text
     assert "reconciled.weight" not in text, "the table tells it, not the facts"
     write_run_report(tmp_path / "plain.html", us.Run(us.models.linear(2, 2), [], {}, {}, {"gold_rows": 5.0}))
     assert "Label sources" not in (tmp_path / "plain.html").read_text(encoding="utf-8")

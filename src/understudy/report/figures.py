@@ -161,7 +161,7 @@ def accuracy_bars(shares: Mapping[str, tuple[float, float, float]]) -> Markup:
             ax.annotate(f"{100 * estimate:.1f}", (100 * max(estimate, high), line), xytext=(5, 0),
                         textcoords="offset points", va="center", fontsize=9)  # fmt: skip
         name_lines(ax, list(shares), "accuracy, %; lines: 95% CI")
-        ax.set_xlim(0, max(108.0 if max(high for _, _, high in shares.values()) > 0.93 else 100.0, 0))
+        ax.set_xlim(0, 109 if max(high for _, _, high in shares.values()) > 0.92 else 100)
     return result[0]
 
 
@@ -180,9 +180,7 @@ def confusion_figure(counts: Any, names: Sequence[str]) -> Markup:
                             color="white" if shares[true, predicted] > 0.75 else "black")  # fmt: skip
         at = np.arange(0, classes, 1 if classes <= 40 else 10)
         ax.set_yticks(at, [shorten(names[each], 24) for each in at], fontsize=9 if few else 6)
-        lean: Any = (
-            {} if few and max(map(len, names)) * classes < 70 else {"rotation": 90 if not few else 35, "ha": "right"}
-        )
+        lean: Any = {} if max(map(len, names)) <= 7 else {"rotation": 35 if few else 90, "ha": "right"}
         ax.set_xticks(at, [shorten(names[each], 24) for each in at], fontsize=9 if few else 6, **lean)
         ax.set(xlabel="predicted", ylabel="true")
         ax.grid(visible=False)

@@ -7,9 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from understudy.data.examples import Gold, Pool
-from understudy.report.figures import measure_teacher, run_curves, teacher_section
+from understudy.maths.classification_metrics import by_class
+from understudy.maths.proportions import Share
+from understudy.report.figures import accuracy_bars, confusion_figure, measure_teacher, run_curves, teacher_section
 from understudy.report.run_text import (
+    NAMES,
     SET_NAMES,
     SOURCE_HEADINGS,
     name_facts,
@@ -18,10 +23,14 @@ from understudy.report.run_text import (
     source_table,
     summary,
 )
-from understudy.report.templates import sentences, write_page
+from understudy.report.templates import UNKNOWN, percent_range, sentences, write_page
+from understudy.training.evaluation import Evaluation
 from understudy.training.job import TrainedJob
 from understudy.training.options import LBFGS
 from understudy.training.run import Run
+
+#: A matrix of more is a grey square.
+MOST_CLASSES = 100
 
 
 def write_run_report(
@@ -56,6 +65,36 @@ def write_job_report(path: str | Path, job: TrainedJob) -> list[tuple[str, list[
     )  # fmt: skip
 
 
+def compared_accuracies(found: Evaluation) -> dict[str, tuple[float, float, float]]:
+    """The student's accuracy and its baselines', each with the ends of its interval."""
+    shares = {"student": found.accuracy, "teacher": found.teacher, "gold only": found.gold_only}
+    known = {name: (share.estimate, share.low, share.high) for name, share in shares.items() if share is not None}
+    return known | {"majority class": (found.majority,) * 3}
+
+
+def _by_class(found: Evaluation | None, class_names: Sequence[str] | None) -> dict[str, Any]:
+    """The metrics, the confusion matrix and a line for each class, where predictions of single rows are known."""
+    if found is None or found.confusion is None:
+        return {}
+    counts = np.array(found.confusion)
+    names = list(class_names or map(str, range(len(counts))))
+    lines = [
+        [name, f"{one.rows:,}", *(percent_range(share) for share in (one.precision, one.recall, one.f1))]
+        for name, one in zip(names, by_class(counts), strict=True)
+    ]
+    return {
+        "metrics": [(NAMES["metrics"][name], _metric(name, share)) for name, share in found.metrics.items()],
+        "class_metrics": lines,
+        "confusion_svg": confusion_figure(counts, names) if len(names) <= MOST_CLASSES else None,
+    }
+
+
+def _metric(name: str, share: Share) -> str:
+    if name not in ("log_loss", "auc"):
+        return percent_range(share)
+    return f"{share.estimate:.3f} ({share.low:.3f}–{share.high:.3f})" if share.known else UNKNOWN
+
+
 def run_parts(run: Run) -> dict[str, Any]:
     """The parts of the page about the run itself."""
     config = run.config
@@ -67,6 +106,8 @@ def run_parts(run: Run) -> dict[str, Any]:
     how = "Trained to convergence" if converged else f"{len(run.history)} epochs"
     is_tested = any(f"{name}_accuracy" in record for record in run.history[:1] for name in SET_NAMES)
     return {
+        "accuracy_svg": None if run.evaluation is None else accuracy_bars(compared_accuracies(run.evaluation)),
+        **_by_class(run.evaluation, config.get("class_names")),
         "title": "Training on gold alone" if alone else f"Training with {config.get('objective', 'training')}",
         "lead": f"{how} on {trained_on}." if trained_on else f"{how}.",
         "facts": name_facts(run.facts),

@@ -17,7 +17,7 @@ row at a temperature that was fitted to others.
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -84,6 +84,10 @@ class Evaluation:
     discordant: tuple[int, int] | None = None
     #: None where no rows are held out to fit a temperature to.
     calibration: StudentCalibration | None = None
+    #: Accuracy, balanced accuracy, macro-F1, log-loss, AUC; and rows by true and predicted class, where the predictions
+    #: of single rows are known.
+    metrics: dict[str, Share] = field(default_factory=dict)
+    confusion: list[list[int]] | None = None
 
     @property
     def beats_majority(self) -> bool:
@@ -93,6 +97,7 @@ class Evaluation:
     def from_dict(cls, stored: Mapping[str, Any]) -> "Evaluation":
         read = {"calibration": StudentCalibration.from_dict, "discordant": tuple}
         read |= dict.fromkeys(("accuracy", "teacher", "gold_only"), lambda share: Share(**share))
+        read["metrics"] = lambda shares: {name: Share(**share) for name, share in shares.items()}
         return cls(**{n: v if v is None or n not in read else read[n](v) for n, v in stored.items()})
 
 
