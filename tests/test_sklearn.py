@@ -8,6 +8,7 @@ from typing import Any
 
 import joblib
 import numpy as np
+import pandas
 import pyarrow as pa
 import pytest
 import sklearn
@@ -20,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import understudy as us
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError, UnderstudyWarning, UnknownOption
 from understudy.sklearn import RECIPE, UnderstudyClassifier
 
 from .front_ends import each_method
@@ -263,3 +264,49 @@ def test_scikit_learns_own_checks() -> None:
     failed = {each["check_name"]: each["exception"] for each in results if each["status"] == "failed"}
     assert failed.keys() == EXPECTED_FAILURES.keys(), failed
     assert sum(each["status"] == "passed" for each in results) > 50
+
+
+TEXTS = [f"{'good fine' if row % 2 else 'dull awful'} film {row}" for row in range(60)]
+OPINIONS = np.array([("neg", "pos")[(row + (row % 10 == 0)) % 2] for row in range(60)], dtype=object)
+PLAIN: dict[str, Any] = {"optimizer": "lbfgs", "epochs": 3, "weight_decay": 0.01, "encoder": "none"}
+
+
+def test_texts_become_the_features_of_fit() -> None:
+    """X and the pool as texts: the same student as us.fit trains, on too few gold rows to fit a temperature on."""
+    pool = us.Pool(TEXTS[18:], OPINIONS[18:])
+    classifier = UnderstudyClassifier(method="vanilla", pool=pool, classes=["neg", "pos"], **PLAIN)
+    truth = np.array(["neg", "pos"] * 9, dtype=object)
+    for texts in (TEXTS[:18], np.array(TEXTS[:18]), pandas.Series(TEXTS[:18])):
+        classifier.fit(texts, truth)
+    model = us.fit((TEXTS[:18], truth), (TEXTS[18:], OPINIONS[18:]), method="vanilla", progress=False, **PLAIN)
+    assert_same(classifier.run_.student.state_dict(), model.run.student.state_dict())
+    new = ["a good film", "dull"]
+    assert classifier.predict(new).tolist() == ["pos", "neg"]
+    assert np.array_equal(classifier.predict_proba(np.array(new, dtype=object)), model.run.predict(new).numpy())
+    copied = copy.deepcopy(classifier)
+    assert np.array_equal(copied.predict_proba(new), classifier.predict_proba(new))
+    scores = cross_val_score(clone(classifier), np.array(TEXTS[:18], dtype=object), truth, cv=3)
+    assert scores.shape == (3,) and scores.mean() > 0.9
+
+
+def test_mixed_columns_in_a_pipeline() -> None:
+    frame = pandas.DataFrame({"review": TEXTS, "stars": np.arange(60) % 5, "shop": ["a", "b", "c"] * 20})
+    truth = np.array(["neg", "pos"] * 30, dtype=object)
+    last = UnderstudyClassifier(method="vanilla", text="review", **PLAIN)
+    pipeline = Pipeline([("classifier", last)]).fit(frame, truth)
+    assert (pipeline.predict(frame) == truth).all() and pipeline.score(frame, truth) == 1
+    without = UnderstudyClassifier(method="vanilla", **PLAIN).fit(frame[["stars", "shop"]], truth)
+    assert without._featuriser is not None and set(without._featuriser.names) == {"stars", "shop"}
+    with pytest.raises(UnderstudyError, match=r"X \(pandas DataFrame\) has no column 'shop', which is a feature"):
+        without.predict(frame[["stars"]])
+
+
+def test_auto_is_a_method() -> None:
+    truth = np.array(["neg", "pos"] * 12, dtype=object)
+    pool = us.Pool(TEXTS[24:], us.Hard(OPINIONS[24:], classes=["neg", "pos"]))
+    options = {**PLAIN, "pilot_rows": 30, "folds": 2, "methods": ["gce"]}
+    ours = UnderstudyClassifier(method="auto", pool=pool, **options).fit(TEXTS[:24], truth, teacher=OPINIONS[:24])
+    assert ours.run_.config["auto"]["folds"] == 2 and ours.predict(["good fine"]).tolist() == ["pos"]
+    assert clone(ours).get_params()["pilot_rows"] == 30
+    with pytest.raises(UnknownOption, match="did you mean 'pilot_rows'"):
+        UnderstudyClassifier(method="auto", pilot_row=3)

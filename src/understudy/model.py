@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
@@ -27,7 +27,7 @@ from understudy.errors import UnderstudyError
 from understudy.features.tabular import Arrays
 from understudy.io.data_options import DataOptions
 from understudy.io.read import Examples
-from understudy.io.readers.arrays import columns_of_rows, holds_numbers
+from understudy.io.readers.arrays import columns_of_rows, holds_numbers, is_texts
 from understudy.labels.forms import Labels
 from understudy.parallel.run_on_file import RunOnFile
 from understudy.parallel.selection import select_rows
@@ -220,7 +220,9 @@ def fit(
     data = DataOptions(**{each.name: options.pop(each.name) for each in fields(DataOptions) if each.name in options})
     training |= {name: None if name == "epochs" and value == AUTO else value for name, value in options.items()}
     single = data.text or data.image or "text"
-    given = {"gold": gold, "pool": gold if pool is gold else pool, "test": test, "select": select}
+    given = {"gold": gold, "pool": pool, "test": test, "select": select}
+    if data.image is None and any(is_texts(each[0] if isinstance(each, tuple) else each) for each in given.values()):
+        data = replace(data, text=single)
     tables = {role: _table(each, role, single) for role, each in given.items() if each is not None}
     if pool is gold and gold is not None:
         tables["pool"] = tables["gold"]

@@ -4,7 +4,11 @@
     classifier.fit(X, y, teacher=probs_on_X).predict(X_new)
     GridSearchCV(classifier, {"lower_bound": [0.5, 0.7]}, n_jobs=2).fit(X, y, teacher=probs_on_X)
 
-It is thin: ``fit`` is one call of ``us.train`` and gives its bits; ``run_`` is what that returned. Two traps:
+    UnderstudyClassifier(pool=us.Pool(texts, answers), method="auto").fit(texts_of_mine, labels)      # texts
+    UnderstudyClassifier(text="review").fit(frame, y, X_pool=others, teacher_pool=answers)            # mixed columns
+
+It is thin: ``fit`` is one call of ``us.train`` (or ``us.auto``) and gives its bits; ``run_`` is what that returned.
+Texts, and frames that hold other columns than numbers, become features as they do in ``us.fit``. Two traps:
 
 - Cross-validation cuts whatever has as many rows as X. That is right for ``teacher``, which speaks of X's rows, and
   wrong for a pool: ``fit`` refuses one of that size, and the constructor's ``pool=`` is never cut (nor copied).
@@ -24,18 +28,25 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 from torch import nn
 
-from understudy import models
+from understudy.comparison.auto import auto
+from understudy.comparison.comparison_options import AutoOptions
 from understudy.data.examples import Gold, Pool
-from understudy.data.rows import Rows
+from understudy.data.inputs import TextRows, is_number_type
 from understudy.errors import UnderstudyError, UnknownOption
+from understudy.features.encoder import Encoded
+from understudy.features.featuriser import FIND, FeatureOptions, Featuriser, text_alone
+from understudy.io.gold_pool import features_of, fit_featuriser
+from understudy.io.readers.arrays import is_texts
+from understudy.io.table import Table, read_table
 from understudy.labels.forms import Hard, Labels, as_labels, read_labels
 from understudy.methods import METHODS
 from understudy.objective import Objective
 from understudy.store.arrow import Array, as_column, as_frame
 from understudy.store.option_fields import check_names, with_parameters
-from understudy.training.automatic_options import LINEAR, NET, prefers_linear, row_shape
+from understudy.training.automatic_options import named_student
 from understudy.training.callbacks import Callback
-from understudy.training.options import option_names, option_parameters
+from understudy.training.options import AUTO, option_names, option_parameters
+from understudy.training.run import Run
 from understudy.training.train import train
 
 __all__ = ["UnderstudyClassifier"]
@@ -56,19 +67,20 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     """A student trained on gold (X, y) and a pool of imperfect labels.
 
     ``student``: a module, a function that builds one, a name such as "mlp:64" or "linear"; None: chosen by X's shape.
-    ``method``: a name of ``us.METHODS``, whose options are parameters too (``lower_bound=0.7``), or an objective.
-    ``pool``: ``us.Pool(x, teacher)``. ``classes``: every label in the order of the teacher's columns; None: those in
-    y, sorted. The other parameters are those of ``us.train``; None: its defaults.
+    ``method``: a name of ``us.METHODS`` or ``auto``, whose options are parameters too (``lower_bound=0.7``), or an
+    objective. ``pool``: ``us.Pool(x, teacher)``. ``classes``: every label in the order of the teacher's columns; None:
+    those in y, sorted. ``text``: the column of texts of a frame; ``encoder``: as in ``us.fit``. The other parameters
+    are those of ``us.train``; None: its defaults.
     """
 
     @partial(with_parameters, shown=list(RECIPE.values()))
     def __init__(
         self, student: nn.Module | Callable[[], nn.Module] | str | None = None, method: str | Objective = "slam", *,
-        pool: Pool | None = None, classes: Sequence[Any] | None = None, callbacks: Sequence[Callback] = (),
-        progress: bool = False, **options: Any,
+        pool: Pool | None = None, classes: Sequence[Any] | None = None, text: str | None = None, encoder: str = FIND,
+        callbacks: Sequence[Callback] = (), progress: bool = False, **options: Any,
     ) -> None:  # fmt: skip
         self.student, self.method, self.pool, self.classes = student, method, pool, classes
-        self.callbacks, self.progress = callbacks, progress
+        self.text, self.encoder, self.callbacks, self.progress = text, encoder, callbacks, progress
         for name, each in RECIPE.items():
             setattr(self, name, options.pop(name, each.default))
         self._check_names(options)
@@ -85,6 +97,7 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         (None, NaN or −1: none), or one of ``us.Hard``, ``us.TopK`` and ``us.Votes`` over class numbers.
         """
         objective = self._objective()
+        self._featuriser = self._fit_featuriser(X, X_pool)
         x, y = self._checked(X, y=y)
         check_classification_targets(y)
         self.classes_ = self._classes(y)
@@ -93,10 +106,13 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         gold = Gold(x, numbers, labels, classes=tuple(map(str, self.classes_)), name="X")
         pool = self._pool(X_pool, teacher_pool, rows=len(numbers))
         recipe: dict[str, Any] = {name: value for name in RECIPE if (value := getattr(self, name)) is not None}
-        self.run_ = train(
-            self._student(gold.rows if pool is None else pool.rows), gold, pool, objective, progress=self.progress,
-            callbacks=self.callbacks, **recipe,
-        )  # fmt: skip
+        frozen = any(isinstance(part, Encoded) for part in self._featuriser.parts) if self._featuriser else False
+        student = named_student(self.student, gold, pool, frozen=frozen)
+        if objective is None:
+            run: Callable[..., Run] = partial(auto, student, gold, pool, **self._given_options() | {"workers": 1})
+        else:
+            run = partial(train, student, gold, pool, objective)
+        self.run_ = run(progress=self.progress, callbacks=self.callbacks, **recipe)
         return self
 
     def predict_proba(self, X: Any) -> Array:
@@ -138,9 +154,9 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _method_options(self) -> set[str]:
         """What the method takes, beside what every training does."""
-        if not isinstance(self.method, str) or self.method not in METHODS:
+        if not isinstance(self.method, str) or self.method not in (*METHODS, AUTO):
             return set()
-        return set(inspect.signature(METHODS[self.method]).parameters) - RECIPE.keys()
+        return set(inspect.signature(METHODS.get(self.method, AutoOptions)).parameters) - RECIPE.keys()
 
     def _check_names(self, given: Iterable[str]) -> None:
         names = [*self._get_param_names(), *sorted(self._method_options())]
@@ -149,11 +165,15 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _given_options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._method_options() if name in vars(self)}
 
-    def _objective(self) -> Objective:
+    def _objective(self) -> Objective | None:
+        """None: ``us.auto`` chooses it."""
         if isinstance(self.method, Objective):
             return self.method
+        if self.method == AUTO:
+            return None
         if self.method not in METHODS:
-            raise BadInput(f"method={self.method!r} is unknown; use one of {', '.join(METHODS)}, or an objective")
+            known = f"{', '.join(METHODS)}, {AUTO}"
+            raise BadInput(f"method={self.method!r} is unknown; use one of {known}, or an objective")
         for name in RECIPE.keys() & inspect.signature(METHODS[self.method]).parameters.keys():
             if getattr(self, name) is not None:
                 cure = f"pass method=us.{self.method}(…), and {name}= is the training's"
@@ -162,20 +182,36 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return objective
 
     def _checked(self, X: Any, **with_y: Any) -> Any:
-        """X as scikit-learn checks it, texts as they are. ``y=`` makes it the X that all others are held to; then both
-        come back."""
-        if _is_text(X):
+        """X as scikit-learn checks it, texts as they are, or its features. ``y=`` makes it the X that all others are
+        held to; then both come back."""
+        if self._featuriser is not None or is_texts(X):
+            x = list(X) if self._featuriser is None else features_of(self._table(X), self._featuriser)
             if not with_y:
-                return list(X)
+                return x
             y = column_or_1d(with_y["y"], warn=True)
             check_consistent_length(X, y)
-            return list(X), y
+            return x, y
         # Numbers for our own nets; a user's net may take anything, e.g. token ids.
         ours = self.student is None or isinstance(self.student, str)
         return validate_data(
             self, X, **with_y, reset=bool(with_y), accept_sparse="csr", allow_nd=True,
             dtype=[np.float64, np.float32] if ours else "numeric",
         )  # fmt: skip
+
+    def _table(self, X: Any) -> Table:
+        return read_table(X, name="X", single=self.text or "text")
+
+    def _fit_featuriser(self, X: Any, X_pool: Any) -> Featuriser | None:
+        """Of texts and of other columns than numbers; None where X is numbers, or a student of the user's takes it."""
+        if not (self.student is None or isinstance(self.student, str)):
+            return None
+        if not is_texts(X) and (self.text is None and not _is_mixed(X)):
+            return None
+        gold = self._table(X)
+        options = FeatureOptions(text=self.text or ("text" if is_texts(X) else None), encoder=self.encoder)
+        own = getattr(getattr(self.pool, "rows", None), "texts", None) if X_pool is None else X_pool
+        options = text_alone(gold.columns, options, where="X")
+        return fit_featuriser(options, gold if own is None else self._table(own), {} if own is None else {"gold": gold})
 
     def _classes(self, y: Array) -> Array:
         """The classes in their order."""
@@ -208,6 +244,8 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if teacher is not None and teacher.classes not in (None, len(self.classes_)):
             known = f"the pool's teacher knows {teacher.classes} classes, y {len(self.classes_)}"
             raise BadInput(f"{known}; pass classes=[…], all labels in the teacher's order")
+        if self._featuriser is not None and isinstance(self.pool.rows, TextRows):
+            return Pool.of(self._checked(self.pool.rows.texts), teacher, self.pool.ids)
         return self.pool
 
     def _labels(self, given: Any, where: str) -> Labels:
@@ -241,21 +279,12 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             raise BadInput(f"{where} row {row} is {given[row]!r}, which is not one of the classes; pass classes=[…]")
         return numbers
 
-    def _student(self, rows: Rows) -> Any:
-        """A module or a function that builds one, whatever was given."""
-        name = (LINEAR if prefers_linear(rows) else NET) if self.student is None else self.student
-        if not isinstance(name, str):
-            return name
-        return partial(models.from_text, name, shape=row_shape(rows), classes=len(self.classes_))
-
 
 def _is_missing(label: Any) -> bool:
     return label is None or label == -1 or label != label
 
 
-def _is_text(X: Any) -> bool:
-    """Whether X is a sequence of texts, for a student that reads such."""
-    if isinstance(X, list | tuple | np.ndarray):
-        return len(X) > 0 and isinstance(X[0], str)
-    column = None if hasattr(type(X), "columns") or not hasattr(X, "__len__") else as_column(X)
-    return column is not None and len(column) > 0 and isinstance(column[0].as_py(), str)
+def _is_mixed(X: Any) -> bool:
+    """Whether X is a frame with other columns than numbers."""
+    frame = as_frame(X)
+    return frame is not None and not all(is_number_type(frame.column(name).type) for name in frame.names)

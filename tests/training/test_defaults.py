@@ -51,6 +51,33 @@ def test_train_without_epochs():
     assert run.config["epochs"] == 50 > len(run.history)
 
 
+def test_a_student_by_its_name_or_none_at_all():
+    """Whatever us.default_student returns is taken too."""
+    x = torch.randn(90, 4, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0).long()
+    gold, pool = us.Gold(x[:30], y[:30], teacher=y[:30]), us.Pool(x[30:], y[30:])
+    quick = {"epochs": 2, "progress": False}
+
+    def trained(student):
+        return us.train(student, gold, pool, us.vanilla(), **quick).student
+
+    default, options = us.default_student(pool, 2)
+    same = {None: default, "auto": default, "linear": us.models.linear(4, 2), "mlp:3": us.models.mlp(4, 2, hidden=(3,))}
+    for name, built in same.items():
+        torch.manual_seed(0)
+        assert str(trained(name)) == str(trained(built)), name
+    short = {"pilot_rows": 20, "folds": 2, "workers": 1, "methods": ["gce"], "progress": False}
+    short |= options | {"epochs": 2}
+    chosen, given = us.auto(gold=gold, pool=pool, **short), us.auto(default, gold, pool, **short)
+    assert torch.equal(chosen.predict(x), given.predict(x))
+    assert us.compare("linear", gold, pool, ["vanilla"], seeds=1, select=0.0, workers=1, **quick).sentences
+    assert len(us.reconcile("linear", gold, pool, folds=2, workers=1, methods=["vanilla"], **quick).teacher) == 60
+    with pytest.raises(UnderstudyError, match="there is no model 'liner'; there are"):
+        trained("liner")
+    with pytest.raises(UnderstudyError, match="auto"):
+        us.auto(pool=pool)
+
+
 class Fixed(torch.nn.Module):
     """Says the same of every row: log p = (0, −3 + |log10(C) − 1|) before the softmax, so that C = 10 is best."""
 

@@ -1,5 +1,6 @@
 """``us.auto``: methods are cross-validated on gold in a pilot; the labels are reconciled, or one method is chosen.
 
+    run = us.auto(gold=gold, pool=pool)
     run = us.auto(student, gold, pool, epochs=30)
     run.config["auto"]         # the candidates' scores, the choice, the weights of the label sources
 
@@ -47,7 +48,7 @@ from understudy.reconciling.views import View, joint_predictions
 from understudy.store.files import locked, read_json
 from understudy.store.option_fields import checked_plainly, spell_out
 from understudy.store.settings import check_same
-from understudy.training.automatic_options import resolve_options
+from understudy.training.automatic_options import named_student, resolve_options
 from understudy.training.callbacks import Callback
 from understudy.training.distributed import is_first, joined, on_rank_zero, same_data
 from understudy.training.evaluation import StudentCalibration
@@ -155,9 +156,9 @@ def best_features(predictions: Mapping[str, Mapping[str, Tensor]], y: Tensor) ->
 @spell_out(AutoOptions, keep_others=True)
 @joined()
 def auto(
-    student: Student,
-    gold: Gold,
-    pool: Pool,
+    student: Student | str | None = None,
+    gold: Gold | None = None,
+    pool: Pool | None = None,
     *,
     test: Gold | tuple[Any, Any] | None = None,
     select: Gold | tuple[Any, Any] | None = None,
@@ -175,6 +176,7 @@ def auto(
 ) -> Run:
     """Choose the method, or reconcile the labels, by a pilot on gold; then train as ``us.train`` would.
 
+    ``us.auto(gold=gold, pool=pool)`` chooses the student too; ``student`` is else that of ``us.train``.
     ``methods``: the candidates, as for ``us.compare`` (None: a short list by the form of the labels). ``reconcile``:
     whether labels combined from all label sources are a candidate too. The pilot trains on ``pilot_rows`` rows of the
     pool, for ``pilot_epochs`` (None: as many as the training, at most 30), in ``folds`` parts of gold, over ``workers``
@@ -186,6 +188,8 @@ def auto(
     before it is trained.
     """
     check_sets(gold, pool, both_for="auto")
+    assert gold is not None and pool is not None
+    student = named_student(student, gold, pool)
     same_data(gold=gold, pool=pool, test=test, select=select)
     own, given = take_options(AutoOptions, options)
     executor = executor_for(own.workers, executor)

@@ -44,7 +44,7 @@ from understudy.store.console import ProgressBar, ends_on_sigterm
 from understudy.store.files import locked, read_json, work_folder, write_bytes
 from understudy.store.option_fields import checked, plain, spell_out
 from understudy.store.settings import as_json, check_same, fingerprint
-from understudy.training.automatic_options import resolve_options
+from understudy.training.automatic_options import named_student, resolve_options
 from understudy.training.callbacks import Callback
 from understudy.training.options import SHARED, shows_options
 
@@ -156,7 +156,7 @@ COMPARISON = FolderKind("comparison", SETTINGS, _also)
 @checked
 @spell_out(CompareOptions, keep_others=True)
 def compare(
-    student: Student,
+    student: Student | str | None,
     gold: Gold,
     pool: Pool,
     methods: Methods = ("slam", "weighted", "reconciled"),
@@ -185,6 +185,7 @@ def compare(
     own, options = take_options(CompareOptions, options)
     numbers, executor = _seeds(own.seeds), executor_for(own.workers, executor)
     validation = select if isinstance(select, Gold) else None
+    student = named_student(student, gold, pool)
     resolved, _ = resolve_options(student, gold, pool, options, select=validation)
     job = Job(student, gold, pool, methods, resolved, test, select, callbacks)
     with ends_on_sigterm(), tempfile.TemporaryDirectory() as scratch:

@@ -166,7 +166,7 @@ def _frame_values(x: Any, where: str) -> tuple[Values, tuple[str, ...] | None] |
     columns = {name: frame.column(name) for name in frame.names}
     if not columns:
         raise UnderstudyError(f"{where} has no columns; pass those that are the features")
-    if all(_is_number(column.type) for column in columns.values()):
+    if all(is_number_type(column.type) for column in columns.values()):
         matrix = np.empty((frame.rows, len(columns)), dtype=np.float32)
         with np.errstate(over="ignore"):
             for number, (name, column) in enumerate(columns.items()):
@@ -179,13 +179,13 @@ def _frame_values(x: Any, where: str) -> tuple[Values, tuple[str, ...] | None] |
         return {name: _array(column, f"{where}[{name!r}]") for name, column in columns.items()}, None
     if is_dataset:
         return None
-    odd = next(name for name, column in columns.items() if not _is_number(column.type))
+    odd = next(name for name, column in columns.items() if not is_number_type(column.type))
     raise UnderstudyError(
         f"{where}: column {odd!r} holds {columns[odd].type}, no number; us.read_examples(…) makes features of such"
     )
 
 
-def _is_number(kind: Any) -> bool:
+def is_number_type(kind: Any) -> bool:
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
     return any(test(kind) for test in tests)
 
@@ -212,7 +212,7 @@ def _array(column: Any, where: str) -> Any:
             )
         inner = _array(values.flatten(), where)
         return inner.reshape(len(values), -1, *inner.shape[1:])
-    if not _is_number(kind):
+    if not is_number_type(kind):
         raise UnderstudyError(f"{where} holds {kind}; pass numbers, lists of numbers, or texts")
     column = column.cast(pa.float64()) if pa.types.is_decimal(kind) else column
     return np.array(column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False))

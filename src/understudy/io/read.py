@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from understudy.data.examples import Gold, Pool
+from understudy.data.examples import Gold, Pool, count_classes
 from understudy.data.rows import TensorRows
 from understudy.errors import UnderstudyError, warn
 from understudy.features.encoder import Encoded
@@ -116,15 +116,10 @@ class Examples:
         """How many: by the names, by the teacher, or else one more than the largest class number."""
         if self.class_names is not None:
             return len(self.class_names)
-        sets = [part for part in (self.gold, self.pool, self.test, self.select) if part is not None]
-        teachers = [part.teacher for part in sets if part.teacher is not None]
-        known = [teacher.classes for teacher in teachers if teacher.classes is not None]
-        if known:
-            return max(known)
-        seen = [part.y for part in sets if isinstance(part, Gold)] + [teacher.top1() for teacher in teachers]
-        if not seen:
+        found = count_classes((self.gold, self.pool, self.test, self.select))
+        if found is None:
             raise UnderstudyError("no file holds labels; add 'label' to gold, or the teacher's labels to the pool")
-        return int(torch.cat(seen).max()) + 1
+        return found
 
 
 def read_examples(

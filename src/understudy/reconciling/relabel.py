@@ -40,7 +40,7 @@ from understudy.reconciling.views import View, joint_predictions
 from understudy.store.arrow import Array
 from understudy.store.files import locked, work_folder
 from understudy.store.option_fields import checked_plainly, spell_out
-from understudy.training.automatic_options import resolve_options
+from understudy.training.automatic_options import named_student, resolve_options
 from understudy.training.options import SHARED, TrainingOptions, shows_options
 from understudy.training.prepare import check_outputs
 
@@ -49,7 +49,7 @@ from understudy.training.prepare import check_outputs
 @checked_plainly
 @spell_out(ReconcileOptions, keep_others=True)
 def reconcile(
-    student: Student,
+    student: Student | str | None,
     gold: Gold,
     pool: Pool,
     *,
@@ -67,6 +67,7 @@ def reconcile(
     other features, by name (``views.py``): they give label sources too.
     """
     check_sets(gold, pool, both_for="reconcile")
+    student = named_student(student, gold, pool)
     own, given = take_options(ReconcileOptions, options)
     executor = executor_for(own.workers, executor)
     folder = None if out is None else work_folder(out)

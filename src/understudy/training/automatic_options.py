@@ -1,5 +1,6 @@
 """What is chosen where the options leave it open: the student, its options, the epochs, the penalty.
 
+    run = us.train("auto", gold, pool, us.slam())                 # or "linear", "mlp:128,128"; us.auto, us.compare too
     build, options = us.default_student(pool, classes=3)          # rows, a pool, gold, or an array
     run = us.train(build, gold, pool, us.slam(), **options)
 
@@ -55,13 +56,13 @@ import torch
 from torch import Tensor, nn
 
 from understudy import models
-from understudy.data.examples import Gold, Pool
+from understudy.data.examples import Gold, Pool, count_classes
 from understudy.data.inputs import as_rows
 from understudy.data.rows import Rows, take_sparse
 from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import evaluate, predict
-from understudy.models.registry import initial_student
+from understudy.models.registry import Student, initial_student
 from understudy.objective import Objective
 from understudy.store.option_fields import checked
 from understudy.training.distributed import on_rank_zero
@@ -281,6 +282,21 @@ def default_student(
     given = examples.rows if isinstance(examples, Pool | Gold) else as_rows(examples, "examples")
     text = LINEAR if prefers_linear(given, frozen=frozen) else NET
     return partial(models.from_text, text, shape=row_shape(given), classes=classes), options_for(text)
+
+
+def named_student(
+    student: Student | str | None, gold: Gold | None, pool: Pool | None, *, frozen: bool = False
+) -> Student:
+    """A student by its name ("linear", "mlp:64"; None or "auto": the default for these rows), as a function that builds
+    it; others as they are. ``frozen``: whether the features are an encoder's vectors."""
+    if not (student is None or isinstance(student, str)):
+        return student
+    first = gold if pool is None else pool
+    if first is None:
+        raise UnderstudyError("there are neither gold nor pool rows to build a student for; pass one of them")
+    name = (LINEAR if prefers_linear(first.rows, frozen=frozen) else NET) if student in (None, AUTO) else str(student)
+    classes = max(count_classes((gold, pool)) or 2, 2)
+    return partial(models.from_text, name, shape=row_shape(first.rows), classes=classes)
 
 
 #: Options that mean an optimizer of batches.

@@ -5,7 +5,7 @@ The student is fitted by ``training/fit.py``, batch by batch, with the losses of
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, partial
@@ -19,11 +19,12 @@ from understudy.data.examples import Gold, Pool, check_compatible, check_sets
 from understudy.data.trained_rows import TrainedRows
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.labels.class_names import ClassNames, as_texts, joint_names
+from understudy.models.registry import Student
 from understudy.objective import Columns, Objective
 from understudy.store.console import ends_on_sigterm
 from understudy.store.files import locked
 from understudy.store.option_fields import checked_plainly
-from understudy.training.automatic_options import penalty_on_gold, resolve_options
+from understudy.training.automatic_options import named_student, penalty_on_gold, resolve_options
 from understudy.training.averages import EMA
 from understudy.training.callbacks import Callback, CallbackRunner, check_callbacks
 from understudy.training.checkpoint import FOLDER, Checkpoints, check_same_training, drop_checkpoints, resume_settings
@@ -35,28 +36,27 @@ from understudy.training.prepare import check_outputs
 from understudy.training.run import CONFIG, Run, usable_folder
 from understudy.training.session import Session, seeded_student
 
-Student = nn.Module | Callable[[], nn.Module]
-
 
 @shows_options(option_names())
 @checked_plainly
 @joined()
 def train(
-    student: Student, gold: Gold | None, pool: Pool | None, objective: Objective, *,
+    student: Student | str | None, gold: Gold | None, pool: Pool | None, objective: Objective, *,
     test: Gold | tuple[Any, Any] | None = None, select: Gold | tuple[Any, Any] | None = None,
     out: str | Path | None = None, resume: bool = False, notes: Mapping[str, Any] | None = None, progress: bool = True,
     evaluate: bool = False, callbacks: Sequence[Callback] = (), **options: Any,
 ) -> Run:  # fmt: skip
     """Train a student on gold ∪ pool under an objective.
 
-    ``student``: a module (copied) or a function that builds one (called under ``seed``). ``pool=None`` trains on gold
-    alone, ``gold=None`` on the pool alone. ``test``: a test set; ``select``: a validation set, whose best epoch is
-    reported as selected. ``out``: a new folder for the run, with checkpoints after every epoch and every
-    ``checkpoint_every`` batches; ``resume=True`` goes on from the latest (from the start where there is none; a
-    finished run is just loaded). ``notes`` are kept in ``run.config``: ``notes={"class_names": ["neg", "pos"]}`` gives
-    ``understudy predict`` names. ``evaluate`` measures ``run.evaluation``: on the test set, else cross-validated
-    on gold, beside a student trained on gold alone, for which up to eight more students are trained, and calibrates the
-    probabilities of ``run.predict`` by these (``training/evaluation.py``). ``callbacks``: see ``us.Callback``.
+    ``student``: a module (copied), a function that builds one (called under ``seed``), a name such as "mlp:128,128" or
+    "linear", or None: the default for these rows. ``pool=None`` trains on gold alone, ``gold=None`` on the pool alone.
+    ``test``: a test set; ``select``: a validation set, whose best epoch is reported as selected. ``out``: a new folder
+    for the run, with checkpoints after every epoch and every ``checkpoint_every`` batches; ``resume=True`` goes on from
+    the latest (from the start where there is none; a finished run is just loaded). ``notes`` are kept in
+    ``run.config``: ``notes={"class_names": ["neg", "pos"]}`` gives ``understudy predict`` names. ``evaluate`` measures
+    ``run.evaluation``: on the test set, else cross-validated on gold, beside a student trained on gold alone, for which
+    up to eight more students are trained, and calibrates the probabilities of ``run.predict`` by these
+    (``training/evaluation.py``). ``callbacks``: see ``us.Callback``.
 
     ``epochs="auto"`` (the default): as many steps as gold rows left out show, at a rate that falls to nothing, or for a
     linear student L-BFGS until converged (``training/automatic_options.py``). ``patience``: stop after so many epochs
@@ -71,6 +71,7 @@ def train(
     """
     started = time.perf_counter()
     check_sets(gold, pool)
+    student = named_student(student, gold, pool)
     same_data(gold=gold, pool=pool, test=test, select=select)
     check_folder = partial(usable_folder, out, resume=resume)
     folder = on_rank_zero(check_folder)

@@ -172,6 +172,14 @@ def holds_numbers(rows: Any) -> bool:
     return isinstance(rows, Tensor) or (isinstance(rows, np.ndarray) and rows.dtype.kind in "biuf")
 
 
+def is_texts(rows: Any) -> bool:
+    """Whether it is a list, an array or a frame's column of texts."""
+    if isinstance(rows, list | tuple | np.ndarray):
+        return len(rows) > 0 and isinstance(rows[0], str)
+    column = None if hasattr(type(rows), "columns") or not hasattr(rows, "__len__") else as_column(rows)
+    return column is not None and len(column) > 0 and isinstance(column[0].as_py(), str)
+
+
 def columns_of_rows(rows: Any, single: str, where: str) -> Mapping[str, Any] | None:
     """Rows in memory as columns: mappings by name (a key that a row lacks is an empty cell), arrays as ``x``, and
     texts, paths, bytes and a frame's column as the column ``single``; None for anything else."""
