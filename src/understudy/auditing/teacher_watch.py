@@ -146,15 +146,15 @@ class TeacherWatch:
 
     def _compared(self, number: int, window: int) -> Iterator[tuple[str, str | None, ChangeTest]]:
         anchor, look, answer = self._answers.T
-        cell, shape = anchor * len(self.classes) + answer, (len(self.truth), len(self.classes))
-        both = [np.bincount(some, minlength=shape[0] * shape[1]).reshape(shape)
-                for some in (cell, cell[look > number - window])]  # fmt: skip
+        cell, (anchors, classes) = anchor * len(self.classes) + answer, (len(self.truth), len(self.classes))
+        parts = (cell, cell[look > number - window])
+        whole, late = (np.bincount(part, minlength=anchors * classes).reshape(anchors, classes) for part in parts)
         # Of every anchor, the right answers and those of each class.
-        hits, seen = (np.column_stack([counts[np.arange(shape[0]), self._truth], counts]) for counts in both)
-        tests = compare_counts(*(counts.sum(1) for counts in both), hits, seen, beyond=BEYOND)
+        hits, seen = (np.column_stack([each[np.arange(anchors), self._truth], each]) for each in (whole, late))
+        tests = compare_counts(whole.sum(1), late.sum(1), hits, seen, beyond=BEYOND)
         yield "accuracy", None, tests[0]
-        new, late = self._new.sum(0), self._new[-window:].sum(0)
-        of_new = compare_counts(new.sum(keepdims=True), late.sum(keepdims=True), new[None], late[None], beyond=BEYOND)
+        new, last = self._new.sum(0), self._new[-window:].sum(0)
+        of_new = compare_counts(new.sum(keepdims=True), last.sum(keepdims=True), new[None], last[None], beyond=BEYOND)
         for label, test, test_of_new in zip(self.classes, tests[1:], of_new, strict=True):
             yield "share", label, test
             yield "share of new rows", label, test_of_new

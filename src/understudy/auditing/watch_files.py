@@ -57,7 +57,7 @@ class WatchFolder:
         begun = (self.folder / WATCH.manifest).exists()
         if not begun and truth is None:
             raise UnderstudyError(f"{folder} holds no watch yet; begin it with its anchors: --gold FILE")
-        new = {"truth": truth, "looks_a_year": looks_a_year or LOOKS_A_YEAR, "last": ""}
+        new: Manifest = {"truth": truth, "looks_a_year": looks_a_year or LOOKS_A_YEAR, "last": ""}
         self._settings = WATCH.read(self.folder) if begun else new
         if truth is not None and dict(truth) != self._settings["truth"]:
             raise UnderstudyError(f"{folder} was begun with other anchors, or other truths; begin a new folder")
