@@ -38,7 +38,7 @@ def flag(help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
 
 
 def mute(quiet: bool) -> bool:
-    """For reading and encoding too, which are not told."""
+    """Without the bars of reading and encoding too."""
     ProgressBar.muted = quiet
     return quiet
 
