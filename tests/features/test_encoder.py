@@ -253,14 +253,20 @@ def test_missing_weights_are_refused(bert: Path, tmp_path: Path) -> None:
         _fit(tmp_path / "bert")
 
 
-def test_auto_takes_what_is_installed(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_what_is_installed(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delenv("UNDERSTUDY_ENCODER")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("understudy.features.installed_encoders.PACKAGE", "no-such-package")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     folder = tmp_path / "hub" / "models--org--tiny" / "snapshots" / "abc"
     _sentence_folder(bert, folder, {}, "Transformer", "Pooling")
+    # One that cannot be used is passed over.
+    odd = _sentence_folder(bert, tmp_path / "hub" / "models--a--odd" / "snapshots" / "abc", {}, "Transformer", "Dense")
     fitted = Featuriser.fit(_columns(TEXTS), FeatureOptions(text="text", encoder="auto"), where="t.csv")
+    assert "Texts: a/odd is not used: " in capsys.readouterr().err
+    shutil.rmtree(odd.parents[1])
     (part,) = fitted.parts
     assert isinstance(part, Encoded) and (part.encoder, part.revision) == ("org/tiny", "abc")
     x = fitted(_columns(TEXTS), where="t.csv")
@@ -273,3 +279,6 @@ def test_auto_takes_what_is_installed(bert: Path, tmp_path: Path, monkeypatch: p
         Featuriser.load(tmp_path / "run")(_columns(TEXTS), where="t.csv")
     auto = Featuriser.fit(_columns(TEXTS * 3), FeatureOptions(text="text", encoder="auto"), where="t.csv")
     assert isinstance(auto.parts[0], Tfidf)
+    monkeypatch.setenv("UNDERSTUDY_ENCODER", str(bert))
+    chosen = Featuriser.fit(_columns(TEXTS), FeatureOptions(text="text", encoder="auto"), where="t.csv")
+    assert isinstance(chosen.parts[0], Encoded) and chosen.parts[0].encoder == str(bert)

@@ -9,7 +9,7 @@ import pytest
 
 from understudy.errors import install
 from understudy.features import installed_encoders
-from understudy.features.installed_encoders import PACKAGE, PREFERRED, choose_encoder, installed
+from understudy.features.installed_encoders import PACKAGE, PREFERRED, found_encoders, installed
 
 MAIN = "0123456789abcdef"
 
@@ -74,19 +74,15 @@ def test_incomplete_and_pickled_and_older_ones_are_not_taken(home: Path) -> None
 def test_what_is_chosen_is_said(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert choose_encoder() is None
+    assert list(found_encoders()) == []
     line = capsys.readouterr().err
     assert line.startswith("Texts: TF-IDF") and install("encoder") in line and line.count("\n") == 1
     folder = _hub(home, "org/small")
-    assert choose_encoder() == "org/small"
+    assert next(found_encoders()) == "org/small"
     assert capsys.readouterr().err == f"Texts: sentence vectors by org/small ({folder}); --encoder none takes TF-IDF\n"
-    monkeypatch.setenv("UNDERSTUDY_ENCODER", "mine")
-    assert choose_encoder() == "mine" and "mine ($UNDERSTUDY_ENCODER)" in capsys.readouterr().err
-    monkeypatch.setenv("UNDERSTUDY_ENCODER", "none")
-    assert choose_encoder() is None and capsys.readouterr().err == ""
-    monkeypatch.delenv("UNDERSTUDY_ENCODER")
+    assert list(found_encoders()) == ["org/small"] and "TF-IDF; " in capsys.readouterr().err.splitlines()[1]
     monkeypatch.setattr(installed_encoders, "find_spec", lambda name: None)
-    assert choose_encoder() is None and "TF-IDF" in capsys.readouterr().err
+    assert list(found_encoders()) == [] and "TF-IDF" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("answers", "wanted"), [(True, PREFERRED), (False, None)])
@@ -104,6 +100,6 @@ def test_the_hub_is_asked_last_and_not_for_long(
 
     monkeypatch.setattr(hub.HfApi, "model_info", model_info)
     started = time.monotonic()
-    assert choose_encoder() == wanted and time.monotonic() - started < 2
+    assert next(found_encoders(), None) == wanted and time.monotonic() - started < 2
     assert ("fetching" in capsys.readouterr().err) == answers
     release.set()

@@ -12,6 +12,7 @@ x = featuriser(columns, where="pool.parquet")
 The features are fitted once, on the training rows, and kept in a run as JSON and safetensors.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from understudy.data.rows import Rows, SparseRows
 from understudy.errors import UnderstudyError, first_line, warn
 from understudy.features.encoder import Encoded
 from understudy.features.images import Images
-from understudy.features.installed_encoders import choose_encoder
+from understudy.features.installed_encoders import SETTING, found_encoders
 from understudy.features.raw_columns import (
     DATE_CATEGORIES,
     DATE_NUMBERS,
@@ -41,6 +42,7 @@ from understudy.features.raw_columns import (
 from understudy.features.tabular import Arrays, Block, Categories, Numbers, Part, Texts, Tfidf
 from understudy.store.arrow import Array
 from understudy.store.checked_folder import FolderKind
+from understudy.store.console import complain
 from understudy.store.files import write_bytes
 
 MISSING = ("median", "error")
@@ -126,10 +128,15 @@ def fit_parts(raw: RawColumns, options: FeatureOptions) -> list[Part]:
 def _fit_text(raw: RawColumns, name: str, options: FeatureOptions) -> Part:
     if options.encoder == BY_STUDENT:
         return Texts.fit(raw, name)
-    encoder = choose_encoder() if options.encoder == FIND else options.encoder
-    if encoder in (None, TFIDF):
-        return Tfidf.fit(raw, name, max_terms=options.max_terms, ngrams=options.ngrams)
-    return Encoded.fit(raw, name, encoder=encoder, max_tokens=options.max_tokens)
+    encoder = os.environ.get(SETTING, FIND) if options.encoder == FIND else options.encoder
+    if encoder not in (FIND, TFIDF):
+        return Encoded.fit(raw, name, encoder=encoder, max_tokens=options.max_tokens)
+    for found in found_encoders() if encoder == FIND else ():
+        try:
+            return Encoded.fit(raw, name, encoder=found, max_tokens=options.max_tokens)
+        except UnderstudyError as error:
+            complain(f"Texts: {found} is not used: {error}")
+    return Tfidf.fit(raw, name, max_terms=options.max_terms, ngrams=options.ngrams)
 
 
 def _named(raw: RawColumns, options: FeatureOptions) -> list[str]:

