@@ -227,5 +227,5 @@ def test_dates_truth_values_and_gaps(tmp_path: Path) -> None:
     np.testing.assert_allclose(alone(folder, given)[1], run.config["expected"].numpy(), atol=1e-5)
     model = standalone.Model(folder)
     for name, cell in (("ok", "maybe"), ("Joined on", "12/31/2024")):
-        with pytest.raises(ValueError, match=f"row 0: {name!r} holds {cell!r}"):
+        with pytest.raises(ValueError, match=f"row 0: {name!r} holds {cell!r}; training had"):
             model.predict([{"age": 1.0, "ok": "no", "Joined on": None, name: cell}])

@@ -100,37 +100,29 @@ def with_kinds(columns: Columns, kinds: Mapping[str, str]) -> Columns:
     """With flags as "True" and "False", and the parts of dates as columns ("month of joined")."""
     found = dict(columns)
     for name, kind in kinds.items():
-        cells = [value if isinstance(value, datetime) else as_text(value) for value in columns[name]]
-        if kind == "flags":
-            found[name] = [as_flag(cell, name, row) for row, cell in enumerate(cells)]
-            continue
-        dates = [as_date(cell, kind.partition(" ")[2], name, row) for row, cell in enumerate(cells)]
-        for part, of in DATE_PARTS.items():
-            found[f"{part} of {name}"] = [None if date is None else of(date) for date in dates]
+        cells = [as_kind(value, kind, name, row) for row, value in enumerate(columns[name])]
+        made = {} if kind == "flags" else {f"{part} of {name}": of for part, of in DATE_PARTS.items()}
+        found |= {part: [None if cell is None else of(cell) for cell in cells] for part, of in made.items()}
+        found |= {name: cells}
     return found
 
 
-def as_text(value: Any) -> str:
-    return "" if value is None or value != value else str(value).strip()
-
-
-def as_flag(text: str, name: str, row: int) -> str:
-    if text.lower() not in ("", "true", "1", "1.0", "yes", "false", "0", "0.0", "no"):
-        raise ValueError(f"row {row}: {name!r} holds {text!r}, neither true nor false")
-    return text and str(text.lower() in ("true", "1", "1.0", "yes"))
-
-
-def as_date(value: Any, written: str, name: str, row: int) -> Any:
+def as_kind(value: Any, kind: str, name: str, row: int) -> Any:
+    """True or False, or a date; None: an empty cell."""
+    text, written = "" if value is None or value != value else str(value).strip(), kind.partition(" ")[2]
     try:
-        is_iso = written in ("", "ISO") or value[4:5] == "-"
-        date = value if isinstance(value, datetime) or not value else (
-            datetime.fromisoformat(value) if is_iso else datetime.strptime(value, written)
-        )  # fmt: skip
-    except ValueError:
-        raise ValueError(f"row {row}: {name!r} holds {value!r}, not a date as in training") from None
-    return date.astimezone(UTC).replace(tzinfo=None) if date and date.tzinfo else date or None
+        if not text or kind == "flags":
+            return FLAGS[text.lower()]
+        is_iso = "%" not in written or text[4:5] == "-"
+        date = datetime.fromisoformat(text) if is_iso else datetime.strptime(text, written)
+        return date.astimezone(UTC).replace(tzinfo=None) if date.tzinfo else date
+    except (KeyError, ValueError):
+        raise ValueError(f"row {row}: {name!r} holds {value!r}; training had {kind}") from None
 
 
+FLAGS = (
+    dict.fromkeys(("true", "1", "1.0", "yes"), True) | dict.fromkeys(("false", "0", "0.0", "no"), False) | {"": None}
+)
 #: Of a date: days since 2000, hours since midnight, month and weekday (Monday: 1).
 DATE_PARTS: dict[str, Any] = {
     "day": lambda date: (date - datetime(2000, 1, 1)).days,

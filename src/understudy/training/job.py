@@ -274,7 +274,7 @@ def _record_gold(file: Path, request: TrainRequest, examples: Examples) -> None:
     """
     file.unlink(missing_ok=True)  # of a training that never began
     history, left, gold = LabelHistory(file), dict[str, Any](), examples.gold
-    names, columns = request.gold, request.data.columns
+    names, columns = request.gold, request.data.mapping
     if gold is not None and gold.ids is not None:
         labels = [label if examples.class_names is None else examples.class_names[label] for label in gold.y.tolist()]
         left = dict(zip(map(str, gold.ids.tolist()), labels, strict=True))
