@@ -17,6 +17,8 @@ One world again: ``run_world(17, folder, tally)``.
 """
 
 import csv
+import gzip
+import io
 import json
 import random
 import sys
@@ -50,7 +52,7 @@ IDS: list[Callable[[int], str]] = [
     lambda row: f"{row}", lambda row: f"{row:04}", lambda row: f"r{row}", lambda row: f"{1234567890123456000 + row}",
     lambda row: f"{row}" if row % 5 else f"x{row}", lambda row: f"{row * 7 + 1}", lambda row: f"{row}.5",
 ]  # fmt: skip
-FORMATS = (".csv", ".csv", ".parquet", ".jsonl")
+FORMATS = (".csv", ".csv", ".csv", ".tsv", ".csv.gz", ".parquet", ".jsonl")
 EACH = 6
 """Rows of each category."""
 
@@ -76,17 +78,23 @@ def cells(draw: random.Random, texts: Sequence[str]) -> list[Any]:
     return [int(text) for text in texts] if all(map(is_whole, texts)) and draw.random() < 0.6 else list(texts)
 
 
-def write(path: Path, columns: dict[str, list[Any]]) -> Path:
+def write(path: Path, columns: dict[str, list[Any]], draw: random.Random | None = None) -> Path:
+    """``draw``: of delimiters, decimal marks and byte-order marks."""
     if path.suffix == ".parquet":
         pq.write_table(pa.table(columns), path)
     elif path.suffix == ".jsonl":
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     else:
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(columns)
-            writer.writerows(zip(*columns.values(), strict=True))
+        delimiter = "\t" if ".tsv" in path.suffixes else "," if draw is None else draw.choice(",,;;\t")
+        commas = delimiter == ";" and draw is not None and draw.random() < 0.7
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, delimiter=delimiter, lineterminator="\r\n" if commas else "\n")
+        writer.writerow(columns)
+        for row in zip(*columns.values(), strict=True):
+            writer.writerow([str(cell).replace(".", ",") if commas and type(cell) is float else cell for cell in row])
+        content = (b"\xef\xbb\xbf" if commas else b"") + text.getvalue().encode()
+        path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     return path
 
 
@@ -128,7 +136,7 @@ class World:
 
     def write(self, name: str, columns: dict[str, list[Any]]) -> Path:
         named = {self.theirs.get(each, each): values for each, values in columns.items()}
-        return write(self.folder / f"{name}{self.draw.choice(FORMATS)}", named)
+        return write(self.folder / f"{name}{self.draw.choice(FORMATS)}", named, self.draw)
 
     def features(self, rows: Sequence[Row]) -> dict[str, list[Any]]:
         if self.by_zip:

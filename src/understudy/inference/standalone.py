@@ -33,6 +33,14 @@ MOST_BYTES = 16_000_000
 # As scikit-learn reads words.
 WORD = re.compile(r"(?u)\b\w\w+\b")
 Columns = Mapping[str, Sequence[Any]]
+FLAGS = (
+    dict.fromkeys(("true", "1", "1.0", "yes"), True) | dict.fromkeys(("false", "0", "0.0", "no"), False) | {"": None}
+)
+#: Of a date: days since 2000, hours since midnight, month and weekday (Monday: 1).
+DATE_PARTS: dict[str, Any] = {
+    "day": lambda at: (at - datetime(2000, 1, 1)).days, "month": lambda at: at.month, "weekday": datetime.isoweekday,
+    "hour": lambda at: (at - datetime(at.year, at.month, at.day)).total_seconds() / 3600,
+}  # fmt: skip
 
 
 class Model:
@@ -41,8 +49,7 @@ class Model:
         settings = json.loads((self.folder / "features.json").read_text(encoding="utf-8"))
         self.classes: list[str] = settings["classes"]
         self.parts = [PARTS[part["kind"]](part, self) for part in settings["parts"]]
-        #: Columns of true and false ("flags"), and of dates with their format ("dates %d.%m.%Y").
-        self.kinds: dict[str, str] = settings["kinds"]
+        self.kinds: dict[str, str] = settings["kinds"]  # of flags, and of dates: "dates %d.%m.%Y"
         made = {f"{part} of {name}": name for name in self.kinds for part in DATE_PARTS}
         #: The columns that a row must have.
         self.names = list(dict.fromkeys(made.get(name, name) for part in self.parts for name in part.names))
@@ -65,7 +72,11 @@ class Model:
         return np.concatenate(found) if found else np.zeros((0, len(self.classes)), np.float32)
 
     def _batch(self, columns: Columns) -> Any:
-        columns = with_kinds(columns, self.kinds)
+        columns = dict(columns)
+        for name, kind in self.kinds.items():
+            cells = columns[name] = [as_kind(value, kind, name, row) for row, value in enumerate(columns[name])]
+            for part, of in DATE_PARTS.items() if kind != "flags" else ():
+                columns[f"{part} of {name}"] = [None if cell is None else of(cell) for cell in cells]
         blocks = [part(columns) for part in self.parts]
         if isinstance(blocks[0], dict):
             return first_output(self.net, blocks[0])
@@ -96,40 +107,17 @@ def first_output(session: Any, inputs: Mapping[str, Any]) -> Any:
     return session.run(None, {each.name: inputs[each.name] for each in session.get_inputs()})[0]
 
 
-def with_kinds(columns: Columns, kinds: Mapping[str, str]) -> Columns:
-    """With flags as "True" and "False", and the parts of dates as columns ("month of joined")."""
-    found = dict(columns)
-    for name, kind in kinds.items():
-        cells = [as_kind(value, kind, name, row) for row, value in enumerate(columns[name])]
-        made = {} if kind == "flags" else {f"{part} of {name}": of for part, of in DATE_PARTS.items()}
-        found |= {part: [None if cell is None else of(cell) for cell in cells] for part, of in made.items()}
-        found |= {name: cells}
-    return found
-
-
 def as_kind(value: Any, kind: str, name: str, row: int) -> Any:
     """True or False, or a date; None: an empty cell."""
     text, written = "" if value is None or value != value else str(value).strip(), kind.partition(" ")[2]
     try:
         if not text or kind == "flags":
             return FLAGS[text.lower()]
-        is_iso = "%" not in written or text[4:5] == "-"
-        date = datetime.fromisoformat(text) if is_iso else datetime.strptime(text, written)
+        other = "%" in written and text[4:5] != "-"  # not 2025-01-31
+        date = datetime.strptime(text, written) if other else datetime.fromisoformat(text)
         return date.astimezone(UTC).replace(tzinfo=None) if date.tzinfo else date
     except (KeyError, ValueError):
         raise ValueError(f"row {row}: {name!r} holds {value!r}; training had {kind}") from None
-
-
-FLAGS = (
-    dict.fromkeys(("true", "1", "1.0", "yes"), True) | dict.fromkeys(("false", "0", "0.0", "no"), False) | {"": None}
-)
-#: Of a date: days since 2000, hours since midnight, month and weekday (Monday: 1).
-DATE_PARTS: dict[str, Any] = {
-    "day": lambda date: (date - datetime(2000, 1, 1)).days,
-    "hour": lambda date: (date - datetime(date.year, date.month, date.day)).total_seconds() / 3600,
-    "month": lambda date: date.month,
-    "weekday": lambda date: date.isoweekday(),
-}
 
 
 class FeaturePart:
@@ -157,9 +145,8 @@ class ArrayPart(FeaturePart):
 class NumberPart(FeaturePart):
     def __call__(self, columns: Columns) -> Any:
         part, blocks, marks = self.part, [], []
-        for name, mean, deviation, median in zip(
-            self.names, part["mean"], part["deviation"], part["median"] or part["mean"], strict=True
-        ):
+        medians = part["median"] or part["mean"]
+        for name, mean, deviation, median in zip(self.names, part["mean"], part["deviation"], medians, strict=True):
             values = np.array([as_number(value, name, row) for row, value in enumerate(columns[name])])
             empty = np.isnan(values)
             if empty.any() and part["missing"] == "error":
