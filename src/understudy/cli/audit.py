@@ -34,7 +34,7 @@ def audit_command(
 
     `understudy audit --gold gold.parquet --pool pool.parquet --out audit.html`
 
-    `understudy audit --gold gold.csv --pool reviews.csv --text review --column teacher_label=llm --rows-wrong 50`
+    `understudy audit --gold gold.csv --pool reviews.csv --text review --teacher llm --rows-wrong 50`
     """
     if out is not None:
         check_new_file(out, "an audit is", (".html", ".json"))

@@ -69,7 +69,7 @@ def train_command(
 
     `understudy train --gold gold.parquet --pool pool.parquet --out runs/first`
 
-    `understudy train --gold gold.csv --pool reviews.jsonl --text review --column teacher_label=llm_answer
+    `understudy train --gold gold.csv --pool reviews.jsonl --text review --teacher llm_answer
     --out runs/reviews`
 
     `understudy train --gold gold.npz --pool pool.npz --test test.npz --method slam --option lower_bound=0.6
