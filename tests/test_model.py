@@ -74,6 +74,11 @@ TABLES = {
 }
 
 
+def test_one_table_alone_is_gold_and_pool(tickets: Path, model: us.Model) -> None:
+    alone = us.fit(polars.read_csv(tickets / "mine.csv"), **ROLES, **QUICK)
+    assert np.array_equal(alone.predict_proba(["It crashed"]), model.predict_proba(["It crashed"]))
+
+
 @pytest.mark.parametrize("kind", TABLES)
 def test_every_kind_of_table_gives_the_bits_of_the_command(kind: str, tickets: Path, command_run: us.Run) -> None:
     table = TABLES[kind](tickets / "mine.csv")
@@ -127,6 +132,7 @@ def test_no_rows_are_no_predictions(model: us.Model) -> None:
         ([{"text": "hello"}], r"rows has no column 'message', which is a feature; it has 'text'"),
         ([{"message": "a"}, {"other": "b"}], r"column 'message' row 1 holds nothing, not a text"),
         ([{"message": "a"}, "b"], r"rows row 1 is a str, row 0 a mapping"),
+        ([{"message": "a"}, {"message": 1.5}], r"column 'message' holds values of several types \(float, str\)"),
         (["a", None], r"column 'message' row 1 holds nothing, not a text"),
         ([1, 2], r"the rows are numbers; the model reads message: pass mappings"),
         (np.zeros((2, 3)), r"the rows are numbers; the model reads message: pass mappings"),
@@ -156,7 +162,7 @@ def test_saved_and_loaded_it_predicts_the_same_bits(model: us.Model, tickets: Pa
 
 def test_suspects_and_rows_to_label_are_frames(model: us.Model, tickets: Path) -> None:
     found = model.suspects(5)
-    assert list(found.columns) == ["id", "message", "label", "suggested", "probability", "confidence"]
+    assert list(found.columns) == ["id", "message", "label", "suggested", "probability"]
     table = pandas.read_csv(tickets / "mine.csv")
     assert (
         found.message.tolist() == table.message[found.id].tolist()

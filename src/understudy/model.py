@@ -1,6 +1,7 @@
 """``us.fit``: rows as a user has them in, a model that predicts class names out; the choices are automatic.
 
     model = us.fit("gold.csv", "pool.csv", text="message", label="checked", teacher="llm")
+    model = us.fit(frame, text="message", label="checked", teacher="llm")     # gold: the rows with a label
     model.predict(["How do I reset my pin?"])                  # array(['account'], dtype=object)
     print(model)                                               # what ``understudy train`` prints; model.evaluation
     model.suspects(), model.next_to_label("pool.csv", 50)      # frames
@@ -138,7 +139,9 @@ class Model(Shown):
         for name, each in {"label": "label", "suggested": "suggestion"}.items():
             numbers = [getattr(one, each) for one in rows]
             columns[name] = [None if number is None else self.classes_[number] for number in numbers]
-        columns |= {name: [getattr(one, name) for one in rows] for name in ("probability", "confidence")}
+        columns |= {"probability": [one.probability for one in rows]}
+        if any(one.confidence is not None for one in rows):
+            columns["confidence"] = [one.confidence for one in rows]
         return to_frame(columns)
 
     def next_to_label(self, pool: Any, n: int = 100, *, strategy: str = "badge", seed: int = 0) -> Any:
@@ -209,8 +212,8 @@ def fit(
 
     ``gold``, ``pool``, ``test`` (a test set) and ``select`` (a validation set): files, frames, mappings of columns,
     lists of rows (mappings, or texts), pairs ``(x, labels)`` of rows or an array and their labels (gold's, or the
-    teacher's; gold also ``(x, labels, teacher)``), or ``us.Gold`` and ``us.Pool``. One table may be gold and pool: rows
-    with a label are gold.
+    teacher's; gold also ``(x, labels, teacher)``), or ``us.Gold`` and ``us.Pool``. One table may be gold and pool
+    (``pool`` left out, and ``teacher`` named): rows with a label are gold.
     ``text``, ``image``, ``label``, ``teacher`` and ``id`` name columns; several names of ``teacher`` are votes.
     ``method``: a name of ``us.METHODS`` with its ``method_options``, or ``auto``. ``student``: ``linear``,
     ``mlp:128,128``, ``hf:FOLDER`` …, or ``auto``. ``out``: a new folder for the run; without it, ``model.save`` writes

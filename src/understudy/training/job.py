@@ -97,9 +97,12 @@ class TrainRequest:
             raise UnderstudyError(f"{folder / REQUEST} is damaged ({error}); {_CURE}") from error
 
     def resolved(self) -> "TrainRequest":
-        """With a method."""
-        has_pilot = self.gold and "pool" in self.files and not reads_texts(self.student)
-        return self if self.method else replace(self, method=AUTO if has_pilot else VANILLA)
+        """With a method; and with gold as the pool too, where a teacher is named and no pool."""
+        files = self.files
+        if self.data.teacher and "pool" not in files and (own := [each for each in self.gold if not is_batch(each)]):
+            files = files | {"pool": own[0]}
+        has_pilot = self.gold and "pool" in files and not reads_texts(self.student)
+        return replace(self, files=files, method=self.method or (AUTO if has_pilot else VANILLA))
 
     @property
     def is_in_memory(self) -> bool:

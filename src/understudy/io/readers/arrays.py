@@ -211,8 +211,9 @@ def _array(values: Any, role: str, where: str) -> Array:
         column = as_column(values)
         column = pa.chunked_array([pa.array(list(values))]) if column is None else column
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        held = type(values).__name__
-        raise UnderstudyError(f"{where} holds a {held}: {first_line(error)}; pass one kind of values") from error
+        kinds = sorted({type(value).__name__ for value in values if value is not None})
+        held = f"values of several types ({', '.join(kinds)})" if len(kinds) > 1 else first_line(error)
+        raise UnderstudyError(f"{where} holds {held}; pass one kind of values") from error
     return _from_arrow(column, role, where)
 
 
