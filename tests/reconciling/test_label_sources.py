@@ -11,7 +11,7 @@ from torch import Tensor
 
 import understudy as us
 from three_blobs import CLASSES, RECIPE, labels, points, student, world
-from understudy.maths.opinion_pool import fit_opinion_pool, held_out
+from understudy.maths.opinion_pool import fit_opinion_pool
 from understudy.maths.source_confusion import cross_likelihood, fit_sources
 from understudy.parallel.executors import InProcess
 from understudy.reconciling import cross_fitting
@@ -56,7 +56,8 @@ def test_q_is_the_formula_of_the_sources_and_their_weights() -> None:
     assert [one.name for one in made.sources] == ["teacher confusion", "one"]
     assert gold.teacher is not None and pool.teacher is not None and made.teacher is not None
     on_gold = cross_likelihood(gold.teacher.answers(), gold.y, CLASSES, crossfit.gold_fold)
-    opinion = fit_opinion_pool(torch.stack([on_gold, words.gold["one"].double().log()]), gold.y)
+    scores = torch.stack([on_gold, words.gold["one"].double().log()])
+    opinion = fit_opinion_pool(scores, gold.y, fold=crossfit.gold_fold)
     counted = fit_sources(gold.teacher.answers(), gold.y, CLASSES).log_likelihood(pool.teacher.answers())
     total = opinion.weights[0] * counted + opinion.weights[1] * words.pool["one"].double().log() + opinion.bias
     if opinion.mixing is not None:
@@ -155,9 +156,11 @@ def test_one_source_is_taken_alone_where_all_together_are_worse_on_gold() -> Non
     for number in range(12):
         noise = said(crossfit, skill=0.0, seed=100 + number, pool_truth=truth)
         words.gold[f"noise {number}"], words.pool[f"noise {number}"] = noise.gold["one"], noise.pool["one"]
+        words.by_fold[f"noise {number}"] = noise.by_fold["one"]
     made = reconciled_pool(crossfit, words)
     assert {one.name for one in made.sources if one.weight} == {"one"}
-    assert made.opinion.mixing is None and made.opinion.log_loss == min(one.log_loss for one in made.sources)
+    assert made.opinion.mixing is None
+    assert made.opinion.log_loss == pytest.approx(min(one.log_loss for one in made.sources)), "in every fold too"
     assert made.teacher is not None and made.teacher.top1().equal(truth)
 
 
@@ -195,14 +198,14 @@ def test_labels_of_a_fold_do_not_know_its_gold_rows() -> None:
     gold, pool, truth = world()
     crossfit = fitted(gold, pool)
     words = said(crossfit, pool_truth=truth)
-    before = labels_by_fold(crossfit, words)
+    before = labels_by_fold(crossfit, words, reconciled_pool(crossfit, words).opinions)
     assert len(before) == 4 and all(each.shape == (300, CLASSES) for each in before)
     other = fitted(gold, pool)
     mine = crossfit.gold_fold == 2
     other.__dict__["gold_fold"] = crossfit.gold_fold
     other.gold = gold.take(torch.arange(60))
     other.gold.y = torch.where(mine, (gold.y + 1) % CLASSES, gold.y)
-    after = labels_by_fold(other, words)
+    after = labels_by_fold(other, words, reconciled_pool(other, words).opinions)
     assert before[2].equal(after[2]) and not before[0].equal(after[0])
 
 
@@ -233,17 +236,30 @@ def test_accuracy_is_of_rows_that_a_source_spoke_of() -> None:
 
 
 def test_labels_of_gold_rows_do_not_know_their_truth() -> None:
-    """q on gold is by weights of other rows: it is their opinion of what sources said of the row."""
+    """q on gold is nested: weights, form and the teacher's confusion all come from the other folds."""
     gold, pool, truth = world()
     crossfit = fitted(gold, pool)
     words = said(crossfit, pool_truth=truth)
-    made = reconciled_pool(crossfit, words)
-    scores = SourceScores.of(crossfit, words.gold, words.pool, crossfit.evaluation_rows)
-    expected = held_out(scores.gold, gold.y, full=made.opinion.mixing is not None)
-    torch.testing.assert_close(made.on_gold, expected.exp().float())
+    made, fold = reconciled_pool(crossfit, words), crossfit.gold_fold
+    assert gold.teacher is not None
+    for number in range(4):
+        rest, mine = fold != number, fold == number
+        part, answers = gold.take(rest.nonzero().squeeze(1)), gold.teacher.answers()
+        counted = cross_likelihood(answers[rest], part.y, CLASSES, fold[rest])
+        others = torch.stack([counted, words.gold["one"][rest].double().log()])
+        opinion = fit_opinion_pool(others, part.y, fold=fold[rest])
+        likelihood = fit_sources(answers[rest], part.y, CLASSES).log_likelihood(answers[mine])
+        expected = opinion(torch.stack([likelihood, words.gold["one"][mine].double().log()]))
+        torch.testing.assert_close(made.on_gold[mine], expected.exp().float(), atol=1e-4, rtol=1e-3)
     assert made.accuracy_on_gold == (float((made.on_gold.argmax(1) == gold.y).double().mean()), 60)
-    loss = -expected.gather(1, gold.y.unsqueeze(1)).mean()
-    assert made.opinion.log_loss == pytest.approx(float(loss))
+    loss = -made.on_gold.double().log().gather(1, gold.y.unsqueeze(1)).mean()
+    assert made.opinion.log_loss == pytest.approx(float(loss), abs=1e-4)
+    gold.y = torch.where(fold == 2, (gold.y + 1) % CLASSES, gold.y)
+    other = fitted(gold, pool)
+    other.__dict__["gold_fold"] = fold
+    again = reconciled_pool(other, words)
+    assert made.on_gold[fold == 2].equal(again.on_gold[fold == 2]), "whatever the truth of a fold is"
+    assert not made.on_gold[fold == 1].equal(again.on_gold[fold == 1])
 
 
 def test_a_single_annotator_weighed_by_gold_is_a_word() -> None:

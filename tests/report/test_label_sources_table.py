@@ -7,10 +7,11 @@ from understudy.report.run_text import combined_accuracy, source_table
 
 FACTS = {
     "reconciled.log_loss": 0.4, "reconciled.accuracy": 0.85, "reconciled.gold_rows": 100.0, "train_seconds": 2.0,
+    "reconciled.disagreement": 0.0,
     **{f"reconciled.{name} of gold only": value for name, value in
-       {"weight": 0.2, "accuracy": 0.7, "rows": 100.0, "log_loss": 0.8}.items()},
+       {"weight": 0.2, "accuracy": 0.7, "rows": 100.0, "log_loss": 0.8, "disagreement": 0.2}.items()},
     **{f"reconciled.{name} of gce": value for name, value in
-       {"weight": 0.6, "accuracy": 0.8, "rows": 90.0, "log_loss": 0.5}.items()},
+       {"weight": 0.6, "accuracy": 0.8, "rows": 90.0, "log_loss": 0.5, "disagreement": 0.0}.items()},
 }  # fmt: skip
 
 
@@ -22,6 +23,8 @@ def test_the_table_and_the_sentence() -> None:
         "Reconciled labels: accuracy 85.0% (95% CI 77.0–91.0), cross-validated on 100 gold rows; log-loss 0.400 (best "
         "single source 0.500)."
     )
+    few = {name: value for name, value in FACTS.items() if name != "reconciled.accuracy"}
+    assert combined_accuracy(few).startswith("Reconciled labels: accuracy unknown (too few gold rows); log-loss 0.400")
     assert source_table({"train_seconds": 2.0}) == []
 
 

@@ -234,7 +234,7 @@ def test_facts_have_names() -> None:
 
 
 def test_a_page_shows_what_reconciled_labels_were_made_of(tmp_path: Path) -> None:
-    numbers = {"weight": 0.61, "accuracy": 0.8, "rows": 50.0, "log_loss": 0.512}
+    numbers = {"weight": 0.61, "accuracy": 0.8, "rows": 50.0, "log_loss": 0.512, "disagreement": 0.0}
     facts = {"reconciled.log_loss": 0.4, "reconciled.accuracy": 0.9, "reconciled.gold_rows": 50.0}
     facts |= {f"reconciled.{name} of <gce>": value for name, value in numbers.items()}
     run = us.Run(student=us.models.linear(2, 2), history=[], columns={}, config={}, facts=facts)

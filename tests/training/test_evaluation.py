@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 import understudy as us
-from understudy.maths.proportions import exact
+from understudy.maths.proportions import cross_validated, exact
 from understudy.maths.temperature import PRIOR
 from understudy.objective import Objective
-from understudy.training.evaluation import Evaluation, StudentCalibration, cross_validate, evaluate_training, is_correct
+from understudy.training.evaluation import Evaluation, StudentCalibration, cross_validate, evaluate_training
 from understudy.training.options import TrainingOptions
 from understudy.training.train import fit_resolved
 
@@ -75,9 +75,12 @@ def test_a_pilot_has_cross_validated_already() -> None:
     candidates = [
         {"method": "slam", "rows": 40, "accuracy": 0.85}, {"method": "gold only", "rows": 40, "accuracy": 0.9}
     ]  # fmt: skip
-    pilot = {"choice": "slam", "candidates": candidates}
+    pilot: dict[str, Any] = {"choice": "slam", "accuracy": {"correct": 33, "rows": 40}, "candidates": candidates}
+    pilot["disagreement"] = {"slam": 0.1, "gold only": 0.0}
     found = evaluated(None, rows(40), pilot=pilot)
-    assert found.accuracy == exact(34, 40) and found.gold_only == exact(36, 40) and found.discordant is None
+    assert (
+        found.accuracy == cross_validated(33, 40, 0.1) and found.gold_only == exact(36, 40) and found.discordant is None
+    )
     candidates[1]["rows"] = 10
     assert evaluated(None, rows(40), pilot=pilot).gold_only is None, "it left the race"
     assert found.calibration is None
@@ -128,7 +131,8 @@ def test_rows_are_predicted_by_students_trained_without_them() -> None:
     gold, options = us.Gold(torch.eye(40), y), TrainingOptions(epochs=60, lr=0.1)
     fit = partial(fit_resolved, lambda: us.models.linear(40, 2))
     assert us.evaluate(fit(gold, None, us.vanilla(), options), gold)["accuracy"] == 1.0
-    correct = is_correct(cross_validate(fit, gold, None, us.vanilla(), options), gold)
+    found = cross_validate(fit, gold, None, us.vanilla(), options)
+    correct = None if found is None else found.correct(gold)
     assert correct is not None and len(correct) == 40 and float(correct.double().mean()) < 0.8
 
 

@@ -56,7 +56,7 @@ from understudy.store.settings import as_json, fingerprint
 from understudy.training.automatic_options import builder_options, default_epochs
 from understudy.training.averages import EMA
 from understudy.training.callbacks import Callback
-from understudy.training.evaluation import cross_validate, is_correct
+from understudy.training.evaluation import cross_validate
 from understudy.training.options import AUTO, SHARED, TrainingOptions, shows_options
 from understudy.training.prepare import check_outputs
 from understudy.training.run import Run
@@ -295,7 +295,8 @@ class Loop:
             correct = predicted(run.student, self.test.rows) == self.test.y
         elif self.options.held_out:
             fit = partial(fit_resolved, self.student)
-            correct = is_correct(cross_validate(fit, gold, pool, self.objective, recipe), gold)
+            found = cross_validate(fit, gold, pool, self.objective, recipe)
+            correct = None if found is None else found.correct(gold)
         return None if correct is None else "".join("1" if one else "0" for one in correct.tolist())
 
     def _finished(self) -> tuple[str, str] | None:

@@ -30,6 +30,7 @@ from understudy.auditing.measures import (
 from understudy.auditing.sources import AuditedSources, audit_sources
 from understudy.auditing.suspects import Suspects, find_suspects
 from understudy.data.examples import Gold, Pool, check_sets, weighed
+from understudy.data.fitted_rows import mark_fitted
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import joint_names
 from understudy.labels.reliability import ClassShift, Reliability, class_shift, enough_calibration_rows
@@ -157,6 +158,7 @@ def audit(
     if gold is None:
         raise UnderstudyError("audit measures the teacher on gold, but gold=None; pass us.Gold(x, y, teacher=…)")
     check_sets(gold, pool)
+    gold = mark_fitted(gold, pool)
     gold, pool = weighed(gold, gold), weighed(pool, gold)
     named = joint_names(gold.class_order, None if pool is None else pool.class_order)
     data = audit_data(gold, pool, class_names or (named.names if named else None))

@@ -39,6 +39,7 @@ from understudy.auditing.pool_strata import (
     tally,
 )
 from understudy.data.examples import Gold, Pool, check_probability, check_sets, weighed
+from understudy.data.fitted_rows import mark_fitted
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import joint_names
 from understudy.maths.proportions import Share
@@ -230,6 +231,7 @@ def estimate(
         gold.chosen = gold.chosen & drawn.isnan()
         if on_pool is not None and not bool(drawn.isnan().any()):
             weights = 1 / drawn.numpy(), 1 / check_probability(on_pool, len(pool), "probability of the pool").numpy()
+    gold = mark_fitted(gold, pool)
     named = joint_names(gold.class_order, pool.class_order)
     audited = audit_data(gold, pool, class_names or (named.names if named else None))
     data, rows = _measured(audited, weights)

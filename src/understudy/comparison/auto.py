@@ -15,11 +15,12 @@ With a folder, finished parts are kept there, and a pilot that was stopped resum
 import shutil
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from understudy.comparison.candidate_scores import (
@@ -44,7 +45,7 @@ from understudy.reconciling.base_models import BaseModel, TrainedModel, vector_m
 from understudy.reconciling.cross_fitting import CrossFit, OutOfFold
 from understudy.reconciling.label_sources import ReconciledPool, cross_validate_student, reconciled_pool
 from understudy.reconciling.relabel import Reconcile
-from understudy.reconciling.views import View, joint_predictions
+from understudy.reconciling.views import View, joint_predictions, mark_views
 from understudy.store.files import locked, read_json
 from understudy.store.option_fields import checked_plainly, spell_out
 from understudy.store.settings import check_same
@@ -75,6 +76,8 @@ class Pilot:
     recipe: TrainingOptions
     own: AutoOptions
     folder: Path | None = None
+    #: Of each candidate's students of the folds (``maths.proportions.cross_validated``).
+    disagreement: dict[str, float] = field(default_factory=dict)
 
     @property
     def gold(self) -> Gold:
@@ -84,12 +87,16 @@ class Pilot:
         return self.base_models.run(executor, eliminate=self._eliminate, progress=progress)
 
     def candidates(
-        self, found: OutOfFold, sources: OutOfFold, executor: Executor, *, progress: bool = False
-    ) -> dict[str, Tensor]:
-        """The predictions of gold by every candidate. ``sources``: what the labels are reconciled from."""
+        self, found: OutOfFold, sources: OutOfFold, labels: ReconciledPool | None, executor: Executor, *,
+        progress: bool = False,
+    ) -> dict[str, Tensor]:  # fmt: skip
+        """The predictions of gold by every candidate. ``sources``: what the ``labels`` are reconciled from."""
         predictions = {name: probs for name, probs in found.gold.items() if name in self.objectives}
-        if self.own.reconcile:
-            predictions[RECONCILED] = cross_validate_student(self.base_models, sources, executor, progress=progress)
+        if labels is not None:
+            students = cross_validate_student(self.base_models, sources, labels.opinions, executor, progress=progress)
+            predictions[RECONCILED] = students.gold[RECONCILED]
+            self.disagreement[RECONCILED] = students.disagreement(RECONCILED)
+        self.disagreement |= {name: found.disagreement(name) for name in self.objectives if name in found.by_fold}
         return predictions
 
     @cached_property
@@ -141,7 +148,8 @@ def run_pilots(
     labels = reconciled_pool(first.base_models, sources) if first.own.reconcile else None
     eligible = {name: pilot for name, pilot in pilots.items() if not pilot.view.sources_only}
     return {
-        name: pilot.candidates(found[name], sources, executor, progress=progress) for name, pilot in eligible.items()
+        name: pilot.candidates(found[name], sources, labels, executor, progress=progress)
+        for name, pilot in eligible.items()
     }, labels
 
 
@@ -198,7 +206,7 @@ def auto(
     assert labelled is not None
     known = weighed(labelled, gold)
     objectives = candidates(gold, known) if own.methods is None else named_methods(own.methods, known)[0]
-    views = {features: View(student, gold, pool, given, test, select), **(others or {})}
+    views = mark_views({features: View(student, gold, pool, given, test, select), **(others or {})})
     resolved = {name: _resolve(view) for name, view in views.items()}
     pilots = {
         name: Pilot(
@@ -259,7 +267,9 @@ def _decided(
     predictions, gold = by_features.get(features, {}), weighed(pilot.gold, pilot.gold)
     scored = score_candidates(predictions, gold.y, _reference(predictions)) if predictions else {}
     labelled = len(drop_unlabelled(pilot.view.pool)[0] or ())
-    choice, ruled_out = _choice(scored, gold, all_rows=pilot.own.pilot_rows >= labelled)
+    all_rows = pilot.own.pilot_rows >= labelled
+    choice, ruled_out = _choice(scored, gold, all_rows=all_rows)
+    correct = nested_correct(by_features, gold, pilot.base_models.gold_fold, all_rows=all_rows) if by_features else None
     calibration = None
     if choice in predictions:
         rows = (~predictions[choice].isnan().any(1)).nonzero().squeeze(1)
@@ -271,10 +281,33 @@ def _decided(
             name: score_candidates(found, gold.y, _reference(found))[_reference(found)].accuracy
             for name, found in by_features.items()
         },
-        "candidates": _table(scored.values()),
+        "accuracy": None if correct is None else {"correct": int(correct.sum()), "rows": len(correct)},
+        "disagreement": pilot.disagreement, "candidates": _table(scored.values()),
         "sources": [] if relabel.labels is None else _table(relabel.labels.sources, "probs"),
         "settings": {} if folder is None else _settings(pilots),
     }  # fmt: skip
+
+
+def nested_correct(
+    by_features: Mapping[str, Mapping[str, Tensor]], gold: Gold, fold: Tensor, *, all_rows: bool
+) -> Tensor:
+    """Whether what is chosen without a row's fold predicts it correctly, for every row that is in one: the best of many
+    looks too good on the rows it was chosen by. ``by_features``: predictions of gold, NaN where there are none."""
+    rows = fold >= 0
+    whole = {
+        name: {method: probs for method, probs in found.items() if not bool(probs[rows].isnan().any())}
+        for name, found in by_features.items()
+    }
+    correct = torch.zeros(len(fold), dtype=torch.bool)
+    for number in range(int(fold.max()) + 1):
+        mine, others = fold == number, (rows & (fold != number)).nonzero().squeeze(1)
+        part = gold.take(others)
+        known = {name: {method: probs[others] for method, probs in found.items()} for name, found in whole.items()}
+        features = best_features(known, part.y)
+        scored = score_candidates(known[features], part.y, _reference(known[features]))
+        choice, _ = _choice(scored, part, all_rows=all_rows)
+        correct[mine] = whole[features][choice][mine].argmax(1) == gold.y[mine]
+    return correct[rows]
 
 
 def _reference(names: Container[str]) -> str:

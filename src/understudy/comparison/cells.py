@@ -24,6 +24,7 @@ from understudy.comparison.comparison_options import Methods
 from understudy.comparison.interval import Array
 from understudy.comparison.outcome import Correct, Outcome
 from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled, weighed
+from understudy.data.fitted_rows import mark_fitted
 from understudy.data.splits import fold_rows, split_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.methods import METHODS
@@ -71,7 +72,7 @@ def split_for_seed(gold: Gold, *, test: Gold | None, select: Gold | float, seed:
                 f"{2 * FOLDS} gold rows that were not chosen by active learning"
             )
         repetition, fold = divmod(seed, FOLDS)
-        rest, held_out = fold_rows(gold.y[random], FOLDS, repetition)[fold]
+        rest, held_out = fold_rows(gold.y[random], FOLDS, repetition, stratify=False)[fold]
         tested, random = random[held_out], random[rest]
     else:
         tested = torch.arange(len(test))
@@ -117,6 +118,7 @@ class Job:
         self.select = select if isinstance(select, Gold) else float(select or 0.0)
         if isinstance(self.select, float) and not 0 <= self.select < 1:
             raise UnderstudyError(f"select={select} is a share of gold, at least 0 and below 1; or pass us.Gold(…)")
+        gold = mark_fitted(gold, pool, test=self.test, select=select if isinstance(select, Gold) else None)
         self.gold = copy.copy(gold)  # it will hold a ``cache``, which the user's shall not
         #: Estimates from the gold of each seed; under None where all seeds have all of gold.
         self.cached_estimates: dict[int | None, dict[Hashable, Any]] = {}

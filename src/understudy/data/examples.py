@@ -71,11 +71,13 @@ class Gold(ExampleSet):
     """
 
     #: Attributes that follow from the rest: not part of a fingerprint.
-    derived = ("cache", "class_order")
+    derived = ("cache", "class_order", "content_keys")
     #: Estimates from these rows that trainings share; None: every training estimates anew.
     cache: dict[Hashable, Any] | None = None
     #: With which each row was drawn, ``(n,)`` float64, NaN where it is not known; None: of no row.
     probability: Tensor | None = None
+    #: Of rows from a file, by what stands there (``data/fitted_rows.py``), ``(n,)``.
+    content_keys: Ids | None = None
 
     def __init__(
         self,
@@ -198,11 +200,18 @@ class Gold(ExampleSet):
         with_teacher = position[index]
         part.teacher_rows = (with_teacher >= 0).nonzero().squeeze(1)
         part.teacher = None if self.teacher is None else self.teacher.take(with_teacher[part.teacher_rows])
+        part.content_keys = None if self.content_keys is None else self.content_keys[index.numpy()]
         return part
 
     def without(self, index: Tensor) -> "Gold":
         """All rows but these."""
         return self.take(torch.ones(len(self), dtype=torch.bool).index_fill(0, index, False).nonzero().squeeze(1))
+
+    def marked_chosen(self, which: Tensor) -> "Gold":
+        """The same rows, these of them ``(n,)`` marked as chosen."""
+        marked = copy.copy(self)
+        marked.chosen, marked.cache = self.chosen | which, None
+        return marked
 
     def without_teacher(self) -> "Gold":
         """The same rows without the teacher's labels and what was estimated from them."""
@@ -229,6 +238,8 @@ class Gold(ExampleSet):
             parts = (each.probability for each in (self, other))
             both.probability = torch.cat([b if a is None else a for a, b in zip(parts, unknown, strict=True)])
         both.class_order = joint_names(self.class_order, other.class_order)
+        if self.content_keys is not None and other.content_keys is not None:
+            both.content_keys = np.concatenate([self.content_keys, other.content_keys])
         teachers = [labels for labels in (self.teacher, other.teacher) if labels is not None]
         if len({type(labels) for labels in teachers}) > 1:
             raise UnderstudyError("the gold sets hold the teacher's labels in different forms; use one (soft or hard)")

@@ -129,10 +129,17 @@ def cross_fitted_alpha(gold: Gold, fit: Callable[[Any, Tensor], Any], folds: int
     return alpha
 
 
-def fold_rows(y: Tensor, folds: int, seed: int) -> list[tuple[Tensor, Tensor]]:
-    """Per fold the numbers of the other rows and of its own, ascending."""
+def fold_rows(y: Tensor, folds: int, seed: int, *, stratify: bool = True) -> list[tuple[Tensor, Tensor]]:
+    """Per fold the numbers of the other rows and of its own, ascending.
+
+    Folds that *evaluate* are not stratified. With the class shares of the held-out rows among those that train, always
+    predicting gold's majority class is as accurate as its share of gold: 55.6% in the mean for 50 rows of two equal
+    classes. Classes of fewer than ``2 · folds`` rows are stratified all the same: no fold has all rows of one.
+    """
     if not 2 <= folds <= len(y):
         raise UnderstudyError(f"folds={folds} must lie between 2 and the {len(y)} gold rows")
+    if not stratify:
+        y = torch.where(torch.bincount(y)[y] < 2 * folds, y, -1)
     fold = torch.from_numpy(stratified_folds(y.numpy(), folds, np.random.default_rng(seed)))
     return [((fold != own).nonzero().squeeze(1), (fold == own).nonzero().squeeze(1)) for own in range(folds)]
 

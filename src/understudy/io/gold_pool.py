@@ -23,6 +23,7 @@ from torch import Tensor
 
 from understudy.data.checks import check_finite, check_labels, check_memory
 from understudy.data.examples import Gold, Pool
+from understudy.data.fitted_rows import content_keys
 from understudy.data.inputs import as_rows
 from understudy.data.rows import MappedRows, Rows, SubsetRows, TensorRows
 from understudy.errors import UnderstudyError
@@ -196,6 +197,8 @@ def to_gold(
             _check_same_features(table, pool.table, index, featuriser)
             if pool.teacher is not None:
                 gold, order = _with_labels_of_pool(gold, pool.teacher, index)
+    if table.ids is None:
+        gold.content_keys = np.array(content_keys(table.columns[name] for name in featuriser.names))
     if SHOWN in table.names:
         gold.chosen = _marks(table, SHOWN, "the annotator saw a suggestion")[order]
     gold.chosen = gold.chosen | seen_by_teacher(table, None if pool is None else pool.table)[order]

@@ -31,6 +31,7 @@ from torch import Tensor
 
 from understudy.data.checks import MAX_CLASSES, check_memory
 from understudy.data.examples import check_probability
+from understudy.data.fitted_rows import GOLD_KEYS, read_keys
 from understudy.errors import UnderstudyError, warn
 from understudy.features.raw_columns import FALSE, TRUE
 from understudy.io.table import Table
@@ -259,7 +260,7 @@ def read_teacher(table: Table, how: Labelling | None = None) -> Labels | None:
     for name in table.names:
         if name in table.teacher:
             given.setdefault(table.teacher[name].name, []).append(name)
-        elif name.startswith("teacher_") and name != SAW:
+        elif name.startswith("teacher_") and name not in (SAW, GOLD_KEYS):
             known = ", ".join(sorted(COLUMNS))
             raise UnderstudyError(f"{table.where(name)} is not known; rename it or use one of {known}")
     forms = [form for form in dict.fromkeys(FORMS.values()) if form.columns[0].name in given]
@@ -286,7 +287,10 @@ def read_teacher(table: Table, how: Labelling | None = None) -> Labels | None:
     prefix = columns[0].prefix
     spread = prefix is not None and all(name.startswith(prefix) for name in first)
     sources = tuple(name.removeprefix(prefix or "") for name in first) if spread else None
-    return forms[0].from_columns(values, ReadOptions(classes, table.where(first[0]), how.votes, sources))
+    labels = forms[0].from_columns(values, ReadOptions(classes, table.where(first[0]), how.votes, sources))
+    if GOLD_KEYS in table.names:
+        labels.fitted_to = read_keys(table.columns[GOLD_KEYS])
+    return labels
 
 
 def sources_of(table: Table) -> tuple[str, ...]:

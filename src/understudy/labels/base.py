@@ -77,7 +77,7 @@ class Labels(ABC):
 
     #: Attributes that follow from the rest (a model fitted to votes, say): not part of a fingerprint.
     derived: ClassVar[tuple[str, ...]] = (
-        *("_fit", "_one_hot", "names", "form", "title", "has_confidence", "needs_gold"),
+        *("_fit", "_one_hot", "names", "form", "title", "has_confidence", "needs_gold", "fitted_to"),
     )  # fmt: skip
     #: The columns these labels are stored in; the first one marks the form.
     columns: ClassVar[tuple[Column, ...]]
@@ -97,6 +97,8 @@ class Labels(ABC):
     has_confidence: bool = True
     #: Whether the votes have yet to be weighed by gold (``learn_from``).
     needs_gold: bool = False
+    #: The keys of the gold rows whose true classes they were fitted to (``data/fitted_rows.py``).
+    fitted_to: frozenset[str] = frozenset()
 
     @abstractmethod
     def __len__(self) -> int: ...

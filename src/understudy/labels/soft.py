@@ -92,7 +92,9 @@ class Soft(Distribution):
         return torch.ones(len(self), dtype=torch.bool)
 
     def take(self, rows: Tensor) -> "Soft":
-        return Soft(self.probs[rows], trusted=True)
+        taken = Soft(self.probs[rows], trusted=True)
+        taken.fitted_to = self.fitted_to
+        return taken
 
     @classmethod
     def concatenate(cls, parts: Sequence["Soft"]) -> "Soft":

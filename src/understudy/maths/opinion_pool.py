@@ -48,14 +48,14 @@ class OpinionPool:
         return total.log_softmax(1)
 
 
-def fit_opinion_pool(scores: Tensor, y: Tensor, *, full: bool | None = None) -> OpinionPool:
-    """``full``: whether classes count for other classes; None: by the cross-validated log-loss."""
+def fit_opinion_pool(scores: Tensor, y: Tensor, *, full: bool | None = None, fold: Tensor | None = None) -> OpinionPool:
+    """``full``: whether classes count for other classes; None: by the log-loss cross-validated in ``fold (n,)``."""
     scores = centred(scores)
     sources, _, classes = scores.shape
     if full is None and sources * classes**2 > MOST_NUMBERS:
         full = False
     forms = (False, True) if full is None else (full,)
-    unseen = {form: held_out(scores, y, full=form) for form in forms}
+    unseen = {form: held_out(scores, y, full=form, fold=fold) for form in forms}
     losses = {form: float(-log_q.gather(1, y.unsqueeze(1)).mean()) for form, log_q in unseen.items()}
     best = min(losses, key=lambda form: losses[form])
     weights, bias, mixing = _fit(scores, y, full=best)

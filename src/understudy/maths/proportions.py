@@ -12,14 +12,17 @@ that is not, ties counting half. Its interval is Hanley and McNeil's (1982), fro
 one pair, so that a few perfectly ranked rows are not called certain.
 
     exact(12, 200)                                          # 6.0%, 3.3% to 10.0%
+    cross_validated(150, 200, disagreement=0.1)             # 75.0%, 67.4% to 81.6%
     stratified(hits, rows, weights, population=10_000)      # (S,) each; weights sum to 1
     two_sided(38, 44)                                       # p-value of "both directions are as likely"
     area(scores, wrong)                                     # 0.5 is a coin, 1 tells the wrong ones without a miss
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,6 +33,8 @@ LEVEL = 0.95
 # A stratum's variance leans on the overall share as if it had this many more rows of it: five rows without a mistake do
 # not make a stratum certain.
 LEAN = 2.0
+# Linear students on gold alone need 0.57 to 0.88, at 24 to 300 rows without, with a weak and with a strong signal.
+COUNTED_TWICE = 0.75
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,25 @@ def exact(hits: float, rows: float, *, level: float = LEVEL) -> Share:
         return UNKNOWN
     outside, misses = (1 - level) / 2, max(rows - hits, 0.0)
     return Share(hits / rows, _lowest(hits, misses, outside), 1 - _lowest(misses, hits, outside), rows)
+
+
+def cross_validated(correct: int, rows: int, disagreement: float) -> Share:
+    """The interval of a cross-validated accuracy; ``disagreement``: how often two folds' models predict other classes.
+
+    Where a row is predicted well because another has trained, the other is predicted well because of the first, and the
+    pair counts twice: the variance is not p(1 − p) / n, but more by a share of the disagreement, up to twice as much.
+    """
+    if rows <= 0:
+        return UNKNOWN
+    p = (correct + 1) / (rows + 2)
+    effect = min(1 + COUNTED_TWICE * disagreement / (p * (1 - p)), 2.0)
+    return replace(exact(correct / effect, rows / effect), estimate=correct / rows, rows=rows)
+
+
+def disagreement(classes: Sequence[ArrayLike]) -> float:
+    """The share of rows that two of the models predict differently, in the mean over pairs; ``(N,)`` classes each."""
+    pairs = [np.not_equal(one, other).mean() for one, other in combinations(classes, 2)]
+    return float(np.mean(pairs)) if pairs else 0.0
 
 
 @lru_cache(maxsize=4096)

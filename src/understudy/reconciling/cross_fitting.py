@@ -29,6 +29,7 @@ from torch import Tensor
 from understudy.data.examples import Gold, Pool
 from understudy.data.splits import fold_rows, random_rows
 from understudy.errors import UnderstudyError, warn
+from understudy.maths.proportions import disagreement
 from understudy.models.registry import Student
 from understudy.reconciling.base_models import BaseModel, Fold
 from understudy.store.arrow import Array
@@ -37,6 +38,7 @@ from understudy.store.console import ProgressBar
 from understudy.store.files import write_bytes
 from understudy.store.settings import check_same, fingerprint
 from understudy.training.automatic_options import EPOCHS_TO_CHOOSE, c_on_gold
+from understudy.training.evaluation import COMPARED_ROWS
 from understudy.training.options import AUTO, TrainingOptions
 
 #: (base model, fold).
@@ -57,6 +59,10 @@ class OutOfFold:
     pool: dict[str, Tensor] = field(default_factory=dict)
     #: The pool's predictions by the model of each fold, ``(N, C)`` each, also of its training rows. Memory-mapped.
     by_fold: dict[str, list[Array]] = field(default_factory=dict)
+
+    def disagreement(self, name: str) -> float:
+        """Of a base model's folds, on (the first) rows of the pool."""
+        return disagreement([probs[:COMPARED_ROWS].argmax(1) for probs in self.by_fold[name]])
 
 
 @dataclass
@@ -90,7 +96,8 @@ class CrossFit:
     def gold_fold(self) -> Tensor:
         """The fold in which each gold row is held out, ``(n,)``; −1: none."""
         fold = torch.full((len(self.gold),), -1)
-        for number, (_, held_out) in enumerate(fold_rows(self.gold.y[self.evaluation_rows], self.folds, self.seed)):
+        y = self.gold.y[self.evaluation_rows]
+        for number, (_, held_out) in enumerate(fold_rows(y, self.folds, self.seed, stratify=False)):
             fold[self.evaluation_rows[held_out]] = number
         return fold
 

@@ -26,6 +26,7 @@ from understudy import methods as registry
 from understudy.comparison.candidates import FEWEST_ROWS, GOLD_ONLY, VANILLA, named_objectives
 from understudy.comparison.comparison_options import ReconcileOptions, take_options
 from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled
+from understudy.data.fitted_rows import GOLD_KEYS, deal_keys
 from understudy.errors import UnderstudyError
 from understudy.io.label_columns import SAW
 from understudy.io.table import Stored, Table
@@ -36,7 +37,7 @@ from understudy.parallel.executors import Executor, InProcess, executor_for
 from understudy.reconciling.base_models import BaseModel, TrainedModel, vector_models
 from understudy.reconciling.cross_fitting import CrossFit
 from understudy.reconciling.label_sources import ReconciledPool, default_c, reconciled_pool
-from understudy.reconciling.views import View, joint_predictions
+from understudy.reconciling.views import View, joint_predictions, mark_views
 from understudy.store.arrow import Array
 from understudy.store.files import locked, work_folder
 from understudy.store.option_fields import checked_plainly, spell_out
@@ -71,7 +72,7 @@ def reconcile(
     own, given = take_options(ReconcileOptions, options)
     executor = executor_for(own.workers, executor)
     folder = None if out is None else work_folder(out)
-    views = {"": View(student, gold, pool, given), **(others or {})}
+    views = mark_views({"": View(student, gold, pool, given), **(others or {})})
     fitted = {name: _fit_view(view, own, None if folder is None else folder / name) for name, view in views.items()}
     with nullcontext() if folder is None else locked(folder):
         found = {name: each.run(executor, progress=progress) for name, each in fitted.items()}
@@ -180,6 +181,7 @@ def with_reconciled_labels(
     labels, best = Soft(probs, trusted=True), probs.argmax(1)
     columns = {name: table.stored(name) for name in table.names if name == SAW or not name.startswith("teacher_")}
     columns |= labels.to_columns() if names is None else named_columns(labels, names)
+    columns[GOLD_KEYS] = deal_keys(pool.teacher.fitted_to, len(table))
     columns["reconciled_label"] = _class_names(best, names)
     columns["reconciled_probability"] = probs.amax(1).numpy()
     for source in pool.sources:

@@ -8,10 +8,11 @@ train a student on either: one on TF-IDF is small and needs the encoder no more.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from understudy.data.examples import Gold, Pool
+from understudy.data.fitted_rows import mark_fitted
 from understudy.models.registry import Student
 from understudy.reconciling.cross_fitting import OutOfFold
 
@@ -28,6 +29,15 @@ class View:
     select: Any = None
     #: No student that is kept takes these features.
     sources_only: bool = False
+
+
+def mark_views(views: Mapping[str, View]) -> Mapping[str, View]:
+    """The views, the gold rows that the pool's labels were fitted to marked as chosen in each (``mark_fitted``)."""
+    first = next(iter(views.values()))
+    gold = mark_fitted(first.gold, first.pool)
+    if gold is first.gold:
+        return views
+    return {name: replace(view, gold=view.gold.marked_chosen(gold.chosen)) for name, view in views.items()}
 
 
 def joint_predictions(by_view: Mapping[str, OutOfFold]) -> OutOfFold:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from understudy.comparison.interval import percent
-from understudy.maths.proportions import exact, two_sided
+from understudy.maths.proportions import Share, cross_validated, two_sided
 from understudy.reconciling.label_sources import NUMBERS, sources_in
 from understudy.report.templates import percent_range, print_table, sentences
 from understudy.training.job import TrainRequest, reads_texts
@@ -136,7 +136,7 @@ def source_table(facts: Mapping[str, float]) -> list[tuple[str, str, str, str, s
             one["name"],
             _what(one["name"]),
             f"{one['weight']:.2f}",
-            percent_range(exact(one["accuracy"] * one["rows"], one["rows"])),
+            percent_range(_share(one["accuracy"], one["rows"], one["disagreement"])),
             f"{one['log_loss']:.3f}",
         )
         for one in sources_in(facts)
@@ -152,10 +152,15 @@ def _what(source: str) -> str:
 
 def combined_accuracy(facts: Mapping[str, float]) -> str:
     """Accuracy and log-loss of the reconciled labels, in a sentence."""
-    rows = facts["reconciled.gold_rows"]
-    single = min(one["log_loss"] for one in sources_in(facts))
-    share = exact(facts["reconciled.accuracy"] * rows, rows)
+    single, share = min(one["log_loss"] for one in sources_in(facts)), None
+    if "reconciled.accuracy" in facts:
+        numbers = (facts[f"reconciled.{name}"] for name in ("accuracy", "gold_rows", "disagreement"))
+        share = _share(*numbers)
     return sentences("run", "reconciled", share, facts["reconciled.log_loss"], single)[0]
+
+
+def _share(accuracy: float, rows: float, disagreement: float) -> Share:
+    return cross_validated(round(accuracy * rows), round(rows), disagreement)
 
 
 def print_sources(facts: Mapping[str, float]) -> None:
@@ -175,7 +180,7 @@ SHOWN_ELSEWHERE = ("mean_alpha", "mean_k", "finetuned_", *(f"reconciled.{number}
 def name_facts(facts: Mapping[str, float]) -> list[tuple[str, str]]:
     """A run's numbers with names a reader understands; an unknown one keeps its own."""
     left_out: tuple[str, ...] = SHOWN_ELSEWHERE
-    if "reconciled.accuracy" in facts:  # the labels trained on are then no teacher's
+    if "reconciled.log_loss" in facts:  # the labels trained on are then no teacher's
         left_out += ("calibration_rows", "pool_rows")
     shown = {name: value for name, value in facts.items() if not name.startswith(left_out)}
     # A single weight equals the product of all, which is shown already; and where all are 1, nothing is weighted.

@@ -6,8 +6,9 @@
 
 Measured on the test set where there is one, else cross-validated on gold: the student is trained ``FOLDS`` times more,
 each time without a part of gold. Each of these has fewer gold rows than the real one, so that the estimate is slightly
-pessimistic. Rows chosen by active learning are no random sample: they train and are never measured on. ``us.auto``'s
-pilot has cross-validated already, and its figures are taken.
+pessimistic. Rows chosen by active learning are no random sample: they train and are never measured on; nor are rows
+that the pool's labels were fitted to (``data/fitted_rows.py``). ``us.auto``'s pilot has cross-validated already: its
+figures are taken, of what it chooses without the rows that measure it.
 
 The student's confidence is calibrated by a temperature (``maths/temperature.py``), fitted to rows that did not train:
 the validation set, else gold by the cross-validated students. These have seen fewer gold rows than the real one, which
@@ -18,17 +19,17 @@ row at a temperature that was fitted to others.
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool, weighed
-from understudy.data.rows import SubsetRows
+from understudy.data.rows import Rows, SubsetRows
 from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import predict_logits, predicted
-from understudy.maths.proportions import Share, exact
+from understudy.maths.proportions import Share, cross_validated, disagreement, exact
 from understudy.maths.temperature import cross_tempered, fit_temperature, gap_of
 from understudy.objective import Objective
 from understudy.training.options import TrainingOptions
@@ -36,6 +37,8 @@ from understudy.training.options import TrainingOptions
 FOLDS = 4
 #: Of gold, to be measured on, and of gold and pool, to be trained on ``FOLDS`` times more.
 LEAST_ROWS, MOST_ROWS = 20, 20_000
+#: Rows on which the students of the folds are compared.
+COMPARED_ROWS = 2000
 TEST, GOLD, GOLD_ONLY = "test", "gold", "gold only"
 VANILLA = Objective(name="vanilla")
 #: Options that concern the training itself only.
@@ -113,34 +116,36 @@ def evaluate_training(
     measured, rows = (gold, GOLD) if test is None else (test, TEST)
     if measured is None:
         return None
-    on_pilot, on_pilot_gold_only = _of_pilot(pilot or {})
     # A net that reads texts takes too long to be trained once more.
     refits = gold is not None and not gold.rows.is_text and len(gold.training_rows()) > 0
     has_pool = pool is not None and pool.teacher is not None
     # A weight decay chosen on all of gold is one number of many rows: no row has a noticeable part in it.
     chosen = options.replace(weight_decay=weight_decay)
     select = None if select is None or len(select) < LEAST_ROWS else select
-    on_gold: Tensor | None = None
+    held_out: HeldOut | None = None
     correct: Tensor | None = None
     gold_only: Tensor | None = None
+    accuracy, baseline = _of_pilot(pilot or {})
     if gold is not None and refits and pilot is None and objective.relabel is None and (test is None or select is None):
-        on_gold = cross_validate(fit, gold, pool, objective, chosen)
+        held_out = cross_validate(fit, gold, pool, objective, chosen)
     if test is not None:
         correct = predicted(student, test.rows) == test.y
+        accuracy = exact(int(correct.sum()), len(correct))
         if gold is not None and pool is not None and refits and has_pool:
             few = pool if len(pool) <= MOST_ROWS else pool.take(torch.arange(MOST_ROWS))
             plain = gold_only_options(options.replace(**_PLAIN, pretrain_epochs=0, finetune_epochs=0), gold, few)
             with suppress(UnderstudyError):
                 gold_only = predicted(fit(gold, None, VANILLA, plain), test.rows) == test.y
-    elif gold is not None and on_gold is not None:
-        correct = is_correct(on_gold, gold)
+                baseline = exact(int(gold_only.sum()), len(gold_only))
+    elif gold is not None and held_out is not None:
+        correct, accuracy = held_out.correct(gold), held_out.accuracy(gold)
         if pool is not None and has_pool:
             plain = gold_only_options(chosen, gold, pool)
-            gold_only = is_correct(cross_validate(fit, gold, None, VANILLA, plain), gold)
-    accuracy = on_pilot if correct is None else exact(int(correct.sum()), len(correct))
+            alone = cross_validate(fit, gold, None, VANILLA, plain, compared=pool.rows)
+            if alone is not None:
+                gold_only, baseline = alone.correct(gold), alone.accuracy(gold)
     if accuracy is None:
         return None
-    baseline = on_pilot_gold_only if gold_only is None else exact(int(gold_only.sum()), len(gold_only))
     counts = torch.bincount(measured.y)
     teacher, where = _teacher(measured, gold, rows)
     discordant = None
@@ -148,7 +153,9 @@ def evaluate_training(
         discordant = int((correct & ~gold_only).sum()), int((gold_only & ~correct).sum())
     return Evaluation(
         accuracy, rows, int(counts.argmax()), float(counts.max()) / len(measured), teacher, where, baseline, discordant,
-        _calibration(student, gold, test, select, on_gold, (pilot or {}).get("calibration")),
+        _calibration(
+            student, gold, test, select, held_out and held_out.logits, (pilot or {}).get("calibration")
+        ),
     )  # fmt: skip
 
 
@@ -170,10 +177,31 @@ def _calibration(
     return found
 
 
+class HeldOut(NamedTuple):
+    """Cross-validated predictions of gold."""
+
+    #: Of each row but for chosen ones, by a student trained without it, ``(n, C)``.
+    logits: Tensor
+    #: Of these students, on rows that none of them was left without.
+    disagreement: float
+
+    def correct(self, gold: Gold) -> Tensor:
+        return self.logits.argmax(1) == gold.y[random_gold(gold)]
+
+    def accuracy(self, gold: Gold) -> Share:
+        return cross_validated(int(self.correct(gold).sum()), len(self.logits), self.disagreement)
+
+
 def cross_validate(
-    fit: Fit, gold: Gold, pool: Pool | None, objective: Objective, options: TrainingOptions
-) -> Tensor | None:
-    """Logits of each gold row (but for chosen ones) by a student trained without it, ``(n, C)``.
+    fit: Fit,
+    gold: Gold,
+    pool: Pool | None,
+    objective: Objective,
+    options: TrainingOptions,
+    *,
+    compared: Rows | None = None,
+) -> HeldOut | None:
+    """``compared``: rows on which the students may disagree; None: those of the pool, else gold's.
 
     None where gold is too small, all rows are too many, or a part of gold is too little for what the method estimates.
     """
@@ -181,8 +209,11 @@ def cross_validate(
     if len(random) < LEAST_ROWS or len(gold) + (0 if pool is None else len(pool)) > MOST_ROWS:
         return None
     options = options.replace(refine=False, **_PLAIN)
+    compared = (gold if pool is None else pool).rows if compared is None else compared
+    some = SubsetRows(compared, torch.arange(min(len(compared), COMPARED_ROWS)))
     logits: Tensor | None = None
-    for _, fold in fold_rows(gold.y[random], FOLDS, options.seed):
+    classes = []
+    for _, fold in fold_rows(gold.y[random], FOLDS, options.seed, stratify=False):
         left_out = random[fold]
         try:
             student = fit(gold.without(left_out), pool, objective, options)
@@ -191,17 +222,13 @@ def cross_validate(
         found = predict_logits(student, SubsetRows(gold.rows, left_out))
         logits = found.new_empty(len(random), found.shape[1]) if logits is None else logits
         logits[fold] = found
-    return logits
+        classes.append(predicted(student, some).numpy())
+    return None if logits is None else HeldOut(logits, disagreement(classes))
 
 
 def random_gold(gold: Gold) -> Tensor:
     """The numbers of the rows that are a random sample: those chosen by active learning are not."""
     return (~gold.chosen).nonzero().squeeze(1)
-
-
-def is_correct(logits: Tensor | None, gold: Gold) -> Tensor | None:
-    """Whether each row of ``cross_validate`` is predicted correctly."""
-    return None if logits is None else logits.argmax(1) == gold.y[random_gold(gold)]
 
 
 def gold_only_options(options: TrainingOptions, gold: Gold, pool: Pool) -> TrainingOptions:
@@ -214,12 +241,17 @@ def gold_only_options(options: TrainingOptions, gold: Gold, pool: Pool) -> Train
 
 
 def _of_pilot(pilot: Mapping[str, Any]) -> tuple[Share | None, Share | None]:
-    """The cross-validated accuracy of the pilot's choice, and of gold alone; None where it left the race early."""
-    by_name = {candidate["method"]: candidate for candidate in pilot.get("candidates", ())}
-    rows = max((candidate["rows"] for candidate in by_name.values()), default=0)
-    found = (by_name.get(name, {"rows": -1}) for name in (pilot.get("choice"), GOLD_ONLY))
-    chosen, gold_only = (None if it["rows"] < rows else exact(round(it["accuracy"] * rows), rows) for it in found)
-    return chosen, gold_only
+    """The accuracy of what the pilot chose, chosen without the rows that measure it; and of gold alone, None where it
+    left the race early."""
+    if (found := pilot.get("accuracy")) is None:
+        return None, None
+    alone = next((one for one in pilot["candidates"] if one["method"] == GOLD_ONLY), {"rows": -1})
+    rows, whole = found["rows"], alone["rows"] == found["rows"]
+    share = cross_validated(found["correct"], rows, pilot["disagreement"][pilot["choice"]])
+    baseline = (
+        cross_validated(round(alone["accuracy"] * rows), rows, pilot["disagreement"][GOLD_ONLY]) if whole else None
+    )
+    return share, baseline
 
 
 def _teacher(measured: Gold, gold: Gold | None, rows: str) -> tuple[Share | None, str]:

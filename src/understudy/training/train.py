@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from understudy.data.examples import Gold, Pool, check_compatible, check_sets
+from understudy.data.fitted_rows import mark_fitted
 from understudy.data.trained_rows import TrainedRows
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.labels.class_names import ClassNames, as_texts, joint_names
@@ -77,6 +78,7 @@ def train(
     folder = on_rank_zero(check_folder)
     names = joint_names(*(None if part is None else part.class_order for part in (gold, pool)))
     test, select = _as_gold(test, "test", names), _as_gold(select, "select", names)
+    gold = mark_fitted(gold, pool, test=test, select=select)
     resolved, chosen = resolve_options(student, gold, pool, options, select=select)
     _check_request(resolved, gold, select, notes, callbacks)
     own = folder if is_first() else None
