@@ -150,8 +150,7 @@ class Question:
 
     @property
     def hit(self) -> Bools:
-        wanted = self.data.labels[0] if self.truth is None else self.truth
-        return self.data.truth == wanted
+        return np.equal(self.data.truth, self.data.labels[0] if self.truth is None else self.truth)
 
     def cells(self) -> tuple[Ints, Ints]:
         """Of gold and pool rows. Of a class: 1 where it is predicted, else 0."""
@@ -172,9 +171,11 @@ class Question:
         cells = self.cells()
         if self.data.weights is not None:
             return tally(self.hit, cells, self.data.weights, PER_WEIGHT, self.data.weights[0], self.data.counts)
-        proxies, wanted = self.data.proxies, self.data.labels if self.truth is None else (self.truth, self.truth)
-        mine, theirs = (one.score(each) for one, each in zip(proxies, wanted, strict=True))
-        return tally(self.hit, cells, (mine, theirs), PER_SCORE, None, self.data.counts)
+        scores = [
+            one.score(labels if self.truth is None else self.truth)
+            for one, labels in zip(self.data.proxies, self.data.labels, strict=True)
+        ]
+        return tally(self.hit, cells, (scores[0], scores[1]), PER_SCORE, None, self.data.counts)
 
     def gold_tally(self) -> Tally:
         """The gold rows that count where there is no pool, and the hits among them. F1 is 2r / (1 + r), where r is the
@@ -225,7 +226,7 @@ def estimate(
     if probability is not None:
         mine, on_pool = probability if isinstance(probability, tuple) else (probability, None)
         drawn = check_probability(mine, len(gold), "probability")
-    weights = None
+    weights: tuple[Floats, Floats | None] | None = None
     if drawn is not None:
         gold, weights = copy.copy(gold), (draw_weights(drawn.numpy()), None)
         gold.chosen = gold.chosen & drawn.isnan()
@@ -351,7 +352,8 @@ def _classes(what: str, data: Measured) -> list[tuple[int | None, int | None]]:
 
 def _share(ends: Ends, rows: int) -> Share:
     """``rows``: 0 where nothing is known."""
-    return Share(*map(float, ends), rows) if rows else Share(math.nan, *map(float, ends[1:]), 0)
+    estimate, low, high = map(float, ends)
+    return Share(estimate if rows else math.nan, low, high, rows)
 
 
 def measure_pool(what: str, tallies: list[Tally], estimated: bool) -> list[Ends]:
@@ -387,8 +389,10 @@ def _differences(what: str, mine: list[Tally], others: list[Tally], estimated: b
     c = np.concatenate([_coefficients(what, one, cell)[0], -_coefficients(what, other, other_cell)[0]], axis=1)
     if one.together is not None and other.together is not None:
         other = other._replace(together=1 + one.together.max() + other.together)
-    both = (None if a is None or b is None else np.concatenate([a, b], axis=1) for a, b in zip(one, other, strict=True))
-    return list(zip(*mean_intervals(Strata(*both), c), strict=True))
+    parts: Any = zip(one, other, strict=True)
+    both = (None if a is None or b is None else np.concatenate([a, b], axis=1) for a, b in parts)
+    strata = Strata(*both)  # type: ignore[arg-type]  # None where both sides have none
+    return list(zip(*mean_intervals(strata, c), strict=True))
 
 
 def measure_gold(what: str, tallies: list[Tally]) -> list[Ends]:

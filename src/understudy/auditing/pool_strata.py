@@ -39,7 +39,8 @@ class Proxy:
     def score(self, label: int | Ints) -> Floats:
         """The larger, the likelier is the class (one for all rows, or one for each), among rows of one prediction."""
         if self.probs is not None:
-            return self.probs[np.arange(len(self.predicted)), label]
+            found: Floats = self.probs[np.arange(len(self.predicted)), label]
+            return found
         sure = np.ones(len(self.predicted)) if self.confidence is None else self.confidence
         return np.where(self.predicted == label, sure, -sure)
 
@@ -78,7 +79,8 @@ def tally(
     known and the parts are sized by the ``weights`` of the gold rows. ``counts``: of rows like each pool row."""
     (gold, pool), (by, on_pool) = cells, cut_by
     weight = np.ones(len(hit)) if weights is None else weights
-    strata, pool_strata, cell_of = np.zeros_like(gold), np.zeros_like(pool), []
+    strata, pool_strata = np.zeros_like(gold), np.zeros_like(pool)
+    cell_of: list[int] = []
     for cell in np.union1d(gold, pool):
         mine, theirs, first = gold == cell, pool == cell, len(cell_of)
         edges = np.empty(0) if by is None else cuts(by[mine], fewest)

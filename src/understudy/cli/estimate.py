@@ -133,7 +133,7 @@ def _predictions(run: Path, files: list[Path], examples: "Examples") -> "tuple[E
     assert gold is not None and pool is not None
     wanted = [one for each in (gold, pool) if each.ids is not None for one in each.ids.tolist()]
     values, trained = predict_by_id(run, files, wanted)
-    kept = []
+    kept: list[Any] = []
     for each, what in ((gold, "gold"), (pool, "pool")):
         ids = [] if each.ids is None else each.ids.tolist()
         rows = torch.tensor([row for row, one in enumerate(ids) if one not in trained], dtype=torch.long)

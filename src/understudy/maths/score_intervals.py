@@ -106,7 +106,8 @@ def _variance(strata: Strata, c: Floats, p: Floats) -> Floats:
             these = together == number
             mean = (p * within * these).sum(-1, keepdims=True)
             parts += np.where(these, c**2 * (p - mean) ** 2 / rows, 0)
-    return parts.sum(-1)
+    total: Floats = parts.sum(-1)
+    return total
 
 
 def constrained_shares(hits: Floats, rows: Floats, c: Floats, t: Floats) -> Floats:
