@@ -135,17 +135,18 @@ def run(folder: Path, parts: Sequence[str], sets: int | None, workers: int, minu
                     return
 
 
-Table = dict[tuple[str, str], dict[str, dict[int, Cell]]]
+ALL = "all"
+Table = dict[tuple[str, str], dict[str, dict[int | str, Cell]]]
 
 
 def cells(folder: Path) -> Table:
-    """(part, interval) -> signal -> gold rows -> cell."""
-    gathered: dict[tuple[str, str, str, int], list[list[Found]]] = defaultdict(list)
+    """(part, interval) -> signal -> gold rows, or all of them together -> cell."""
+    gathered: dict[tuple[str, str, str, int | str], list[list[Found]]] = defaultdict(list)
     for part in PARTS:
         for kept in stored(folder, part):
             for name, intervals in kept.found.items():
-                if intervals:
-                    gathered[part, name, kept.job.signal, kept.job.gold_rows].append(intervals)
+                for rows in (kept.job.gold_rows, ALL) if intervals else ():
+                    gathered[part, name, kept.job.signal, rows].append(intervals)
     table: Table = {}
     for (part, name, signal, rows), sets in gathered.items():
         table.setdefault((part, name), {}).setdefault(signal, {})[rows] = cell(sets)
@@ -154,11 +155,12 @@ def cells(folder: Path) -> Table:
 
 def page(folder: Path) -> str:
     table = cells(folder)
-    every = [one for by_signal in table.values() for by_rows in by_signal.values() for one in by_rows.values()]
+    by_rows = [each for by_signal in table.values() for each in by_signal.values()]
+    every = [one for each in by_rows for rows, one in each.items() if rows != ALL]
     within = sum(LOWEST <= one.coverage <= HIGHEST for one in every)
     misses, biased = (sum(getattr(one, name) for one in every) for name in ("misses", "is_biased"))
     rows = [
-        [part, name, signal, *(_text(by_signal.get(signal, {}).get(count)) for count in GOLD_ROWS)]
+        [part, name, signal, *(_text(by_signal[signal].get(count)) for count in (*GOLD_ROWS, ALL))]
         for (part, name), by_signal in table.items()
         for signal in SIGNALS
         if signal in by_signal
@@ -173,7 +175,7 @@ def page(folder: Path) -> str:
             _part_line(part, list(stored(folder, part))) for part in PARTS if (folder / f"{part}.jsonl").exists()
         ),
         NOTES,
-        markdown(["command", "interval", "signal", *(f"{count} gold rows" for count in GOLD_ROWS)], rows).strip(),
+        markdown(["command", "interval", "signal", *(f"{count} gold rows" for count in GOLD_ROWS), ALL], rows).strip(),
     ]
     return "\n\n".join(text) + "\n"
 
