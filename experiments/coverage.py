@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import stdtrit
 
 from experiments.coverage_data import SIGNALS
 from experiments.coverage_parts import PARTS, Found, measure
@@ -34,7 +35,9 @@ from understudy.parallel.executors import InProcess, WorkerProcesses
 GOLD_ROWS = (24, 50, 100, 300)
 #: Data sets of a cell. Three standard errors of a coverage of 95% are 4.6 points of 200 sets, 8.4 of 60.
 SETS = dict.fromkeys(PARTS, 200) | {"compare": 100, "auto": 60}
-LOWEST, HIGHEST, ERRORS = 0.93, 0.97, 3.0
+LOWEST, HIGHEST = 0.93, 0.97
+#: The chance of less than three standard errors above 0.
+BEYOND = 0.99865
 NOTES = """\
 Without a signal features and teacher say nothing about the class; with a weak one the best student of two classes
 knows 66%, with a strong one 92%. Counts are whole numbers: of 24 rows no interval has 95% at every share, and few
@@ -61,7 +64,7 @@ class Cell(NamedTuple):
 
     sets: int
     coverage: float
-    #: Standard errors of the coverage if it were 95%, and of the bias.
+    #: Of single intervals at 95%; of several in a set it is less.
     coverage_error: float
     bias: float
     bias_error: float
@@ -69,13 +72,14 @@ class Cell(NamedTuple):
 
     @property
     def misses(self) -> bool:
-        """Whether the coverage is outside of the target by more than chance explains."""
-        slack = ERRORS * self.coverage_error
-        return not LOWEST - slack / 2 <= self.coverage <= HIGHEST + slack / 2
+        """Whether the coverage is outside of the target by more than two standard errors."""
+        slack = 2 * self.coverage_error
+        return not LOWEST - slack <= self.coverage <= HIGHEST + slack
 
     @property
     def is_biased(self) -> bool:
-        return abs(self.bias) > ERRORS * self.bias_error
+        """By more than three standard errors, or what is as seldom with few sets."""
+        return abs(self.bias) > float(stdtrit(max(self.sets - 1, 1), BEYOND)) * self.bias_error
 
 
 def cell(sets: Sequence[Sequence[Found]]) -> Cell:
@@ -84,11 +88,9 @@ def cell(sets: Sequence[Sequence[Found]]) -> Cell:
         for measured in (_holds, lambda one: one.estimate - one.truth, lambda one: one.high - one.low)
     )
     count = len(sets)
-    # Several intervals of a set are not independent: their mean varies less than one, and that is counted.
-    spread = min(held.std(ddof=1), math.sqrt(0.95 * 0.05)) if count > 1 and held.std() > 0 else math.sqrt(0.95 * 0.05)
     error = off.std(ddof=1) / math.sqrt(count) if count > 1 else math.inf
     return Cell(
-        count, float(held.mean()), spread / math.sqrt(count), float(off.mean()), float(error), float(width.mean())
+        count, float(held.mean()), math.sqrt(0.95 * 0.05 / count), float(off.mean()), float(error), float(width.mean())
     )
 
 

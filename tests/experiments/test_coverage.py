@@ -56,7 +56,7 @@ def simulated(measure: Callable[[str, int, int], Intervals], sets: int) -> dict[
 def check(found: dict[str, Cell], **lowest: float) -> None:
     """``lowest``: other bounds, where several intervals of a set count or less than 95% is expected."""
     for name, one in found.items():
-        least = lowest.get(name, 0.95 - 2.2 * (0.95 * 0.05 / one.sets) ** 0.5)
+        least = lowest.get(name, 0.95 - 2.2 * one.coverage_error)
         assert least <= one.coverage <= 0.995, f"{name}: {one}"
         assert abs(one.bias) <= 3.5 * one.bias_error, f"{name}: {one}"
 
