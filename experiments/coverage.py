@@ -36,6 +36,8 @@ GOLD_ROWS = (24, 50, 100, 300)
 #: Data sets of a cell. Three standard errors of a coverage of 95% are 4.6 points of 200 sets, 8.4 of 60.
 SETS = dict.fromkeys(PARTS, 200) | {"compare": 100, "auto": 60}
 LOWEST, HIGHEST = 0.93, 0.97
+#: Sets of a cell that is shown.
+FEWEST = 10
 #: The chance of less than three standard errors above 0.
 BEYOND = 0.99865
 NOTES = """\
@@ -158,7 +160,7 @@ def cells(folder: Path) -> Table:
 def page(folder: Path) -> str:
     table = cells(folder)
     by_rows = [each for by_signal in table.values() for each in by_signal.values()]
-    every = [one for each in by_rows for rows, one in each.items() if rows != ALL]
+    every = [one for each in by_rows for rows, one in each.items() if rows != ALL and one.sets >= FEWEST]
     within = sum(LOWEST <= one.coverage <= HIGHEST for one in every)
     misses, biased = (sum(getattr(one, name) for one in every) for name in ("misses", "is_biased"))
     rows = [
@@ -191,8 +193,8 @@ def _part_line(part: str, kept: list[Measured]) -> str:
 
 def _text(found: Cell | None) -> str:
     """``95.5 −0.1``: coverage in percent, and the bias in points."""
-    if found is None:
-        return ""
+    if found is None or found.sets < FEWEST:
+        return "–"
     covered, bias = f"{100 * found.coverage:.1f}", f"{100 * found.bias:+.1f}".replace("-", "−")
     return f"{f'**{covered}**' if found.misses else covered} {f'**{bias}**' if found.is_biased else bias}"
 
