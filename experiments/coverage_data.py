@@ -78,8 +78,16 @@ class World:
         return self.draw(FRESH_ROWS, np.random.default_rng(1 << 41))
 
     def accuracy(self, student: torch.nn.Module) -> float:
+        return float((self._logits(student).argmax(1).numpy() == self.fresh.y).mean())
+
+    def gap(self, student: torch.nn.Module, temperature: float) -> float:
+        """Mean confidence minus accuracy."""
+        confidence = (self._logits(student) / temperature).softmax(1).amax(1)
+        return float(confidence.mean()) - self.accuracy(student)
+
+    def _logits(self, student: torch.nn.Module) -> torch.Tensor:
         with torch.no_grad():
-            return float((student(torch.from_numpy(self.fresh.x)).argmax(1).numpy() == self.fresh.y).mean())
+            return torch.as_tensor(student(torch.from_numpy(self.fresh.x)))
 
 
 @cache

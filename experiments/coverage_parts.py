@@ -20,8 +20,10 @@ from understudy.active.loop_state import round_gains
 from understudy.auditing import measures
 from understudy.comparison.interval import Interval
 from understudy.labels.votes import Votes
+from understudy.maths.classification_metrics import by_class, confusion_counts, overall
 from understudy.maths.proportions import Share, area, cross_validated
 from understudy.maths.source_confusion import fit_votes
+from understudy.training.evaluation import StudentCalibration
 
 
 class Found(NamedTuple):
@@ -114,6 +116,43 @@ def audit_curves(signal: str, gold_rows: int, seed: int) -> Intervals:
     if suspects.roc.known:
         result["ROC-AUC of the suspects"] = [of(suspects.roc, roc_area(suspects.probability, wrong))]
     return result
+
+
+@cache
+def metrics_truth(signal: str) -> dict[str, Any]:
+    drawn = world_of(signal, 3).population
+    every = by_class(confusion_counts(drawn.y, drawn.probs.argmax(1), classes=3))
+    shown = overall(drawn.probs, drawn.y)
+    return {name: share.estimate for name, share in shown.items()} | {"f1": [one.f1.estimate for one in every]}
+
+
+def metrics(signal: str, gold_rows: int, seed: int) -> Intervals:
+    """The metrics of a run's page on so many test rows, here of the teacher's probabilities; truth: the population."""
+    drawn, truth = world_of(signal, 3).data(gold_rows, seed, pool_rows=1).on_gold, metrics_truth(signal)
+    counts = confusion_counts(drawn.y, drawn.probs.argmax(1), classes=3)
+    result = {
+        name.replace("_", " "): [of(share, truth[name])]
+        for name, share in overall(drawn.probs, drawn.y).items()
+        if share.known and name != "accuracy"
+    }
+    each = zip(by_class(counts), truth["f1"], strict=True)
+    return result | {"F1 of a class": [of(one.f1, f1) for one, f1 in each if one.f1.known]}
+
+
+def calibration(signal: str, gold_rows: int, seed: int) -> Intervals:
+    """Mean confidence minus accuracy of held-out logits, here the teacher's, before and at the fitted temperature."""
+    world = world_of(signal, 2)
+    drawn = world.data(gold_rows, seed, pool_rows=1).on_gold
+    found = StudentCalibration.fit(torch.from_numpy(drawn.probs).log(), torch.from_numpy(drawn.y))
+    many = torch.from_numpy(world.population.probs).log()
+    before, after = (
+        float((many / each).softmax(1).amax(1).mean()) - world.population.right.mean()
+        for each in (1.0, found.temperature)
+    )
+    return {
+        "confidence minus accuracy": [of(found.before, before)],
+        "the same, at the temperature": [of(found.after, after)],
+    }
 
 
 #: Accuracies of four annotators of two classes, and how often each answers.
@@ -216,6 +255,11 @@ def train(signal: str, gold_rows: int, seed: int) -> Intervals:
         run = us.train(LINEAR, data.gold, data.pool, us.vanilla(), test=test, evaluate=True, seed=seed, progress=False)
         if run.evaluation is not None:
             result[f"accuracy, {name}"] = [of(run.evaluation.accuracy, world.accuracy(run.student))]
+            if run.evaluation.calibration is not None:
+                fitted = run.evaluation.calibration
+                for at, (temperature, share) in enumerate(((1.0, fitted.before), (fitted.temperature, fitted.after))):
+                    kind = ("confidence minus accuracy", "the same, at the temperature")[at]
+                    result[f"{kind}, {name}"] = [of(share, world.gap(run.student, temperature))]
             if test is None:
                 result["teacher's accuracy"] = [of(run.evaluation.teacher, world.population.right.mean())]
                 alone = us.train(LINEAR, data.gold, None, us.vanilla(), seed=seed, progress=False)
@@ -304,8 +348,8 @@ def campaign(signal: str, gold_rows: int, seed: int) -> Intervals:
 Part = Callable[[str, int, int], Intervals]
 #: In the order of what they cost: from 0.1 to 3 seconds for a data set.
 PARTS: dict[str, Part] = {
-    "audit": audit, "audit, curves": audit_curves, "votes": votes, "estimate": estimate, "campaign": campaign,
-    "train": train, "compare": compare, "auto": auto,
+    "audit": audit, "metrics": metrics, "calibration": calibration, "audit, curves": audit_curves, "votes": votes,
+    "estimate": estimate, "campaign": campaign, "train": train, "compare": compare, "auto": auto,
 }  # fmt: skip
 
 
