@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn import metrics
 
-from understudy.maths.classification_metrics import by_class, confusion_counts, macro_f1, overall
+from understudy.maths.classification_metrics import by_class, confusion_counts, macro_f1, mean, overall
 from understudy.maths.proportions import exact
 
 
@@ -63,3 +64,21 @@ def test_intervals_of_macro_f1_and_balanced_accuracy_keep_their_level(rows: int)
             held[name] += found[name].low <= value <= found[name].high
     for name, times in held.items():
         assert 0.885 <= times / 200 <= 0.995, name
+
+
+def test_the_interval_of_a_mean_is_bent_by_skewness() -> None:
+    values = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    low, high = stats.t.interval(0.95, 4, values.mean(), stats.sem(values))
+    assert (mean(values).low, mean(values).high) == (pytest.approx(low), pytest.approx(high))
+    # By hand: mean 1, deviation 2, skewness 0.75 / √4 = 0.375, t(3) = 3.1824: 8 (∛2.17 − 1) and 8 (∛−0.2168 − 1).
+    found = mean(np.array([0.0, 0.0, 0.0, 4.0]))
+    assert (found.low, found.high) == (pytest.approx(1 - 2.3572, abs=1e-3), pytest.approx(1 + 12.806, abs=1e-2))
+    assert mean(np.full(9, 0.3)).width == 0
+
+
+def test_the_interval_of_skew_losses_keeps_its_level() -> None:
+    """exp(N(0, 1)) of 24 rows."""
+    draws = np.exp(np.random.default_rng(0).normal(size=(1500, 24)))
+    held = np.mean([one.low <= np.exp(0.5) <= one.high for one in map(mean, draws)])
+    plain = np.abs(draws.mean(1) - np.exp(0.5)) <= stats.t.ppf(0.975, 23) * stats.sem(draws, axis=1)
+    assert plain.mean() < 0.88 and 0.905 <= held <= 0.965
