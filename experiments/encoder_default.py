@@ -165,8 +165,8 @@ def main() -> None:
             f"{', '.join(map(str, key))}: {cell['accuracy']:.4f}, {cell['seconds']:.0f} s", file=sys.stderr, flush=True
         )
     publish(
-        "Test accuracy in % (with several seeds ± half of the 95% interval); processor seconds of one core to train, "
-        f"with the start and without the vectors (13 s per thousand texts, once).\n\n{table(jobs, keys)}",
+        f"Test accuracy in %, seeds: {options.seeds} (of several ± half of the 95% interval); processor seconds of one "
+        f"core to train, with the start, without the vectors (13 s per thousand texts, once).\n\n{table(jobs, keys)}",
         options.out,
     )
 
