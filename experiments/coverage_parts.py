@@ -113,6 +113,8 @@ def audit_curves(signal: str, gold_rows: int, seed: int) -> Intervals:
         "confidence minus accuracy": [Found(calibration.gap, calibration.low, calibration.high, truth["gap"])],
         "accuracy by confidence": [Found(*map(float, point)) for point in points],
     }
+    shown = [one.row for one in suspects.top]
+    result["wrong labels among the suspects"] = [of(suspects.errors, wrong[shown].mean())]
     if suspects.roc.known:
         result["ROC-AUC of the suspects"] = [of(suspects.roc, roc_area(suspects.probability, wrong))]
     return result

@@ -183,8 +183,9 @@ def test_what_is_chosen_is_trained_in_full(tmp_path: Path) -> None:
 
 def test_without_reconciling_one_method_is_chosen() -> None:
     gold, pool, test = blobs(0.45)
-    run = us.auto(student, gold, pool, reconcile=False, **FAST)
+    run = us.auto(student, gold, pool, reconcile=False, evaluate=True, **FAST)
     said = run.config["auto"]
+    assert run.temperature == said["calibration"]["temperature"] != 1 and said["calibration"]["before"]["rows"] == 60
     rows = {one["method"]: one for one in said["candidates"]}
     assert said["choice"] not in ("vanilla", "reconciled") and not said["sources"]
     assert rows[said["choice"]]["gain"] > rows[said["choice"]]["error"]

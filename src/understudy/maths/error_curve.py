@@ -87,4 +87,4 @@ def _normal_scores(scores: Floats, pool: Floats) -> Floats:
 
 
 def _nearest(z: Floats) -> NDArray[np.int64]:
-    return np.clip(np.rint((z - KNOTS[0]) / STEP), 0, len(KNOTS) - 1).astype(np.int64)
+    return np.asarray(np.clip(np.rint((z - KNOTS[0]) / STEP), 0, len(KNOTS) - 1), dtype=np.int64)
