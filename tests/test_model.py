@@ -11,6 +11,7 @@ import polars
 import pyarrow as pa
 import pytest
 import torch
+from PIL import Image
 from typer.testing import CliRunner
 
 import understudy as us
@@ -63,8 +64,15 @@ def as_lists(path: Path) -> list[dict[str, str | None]]:
         return [{name: cell or None for name, cell in row.items()} for row in csv.DictReader(file)]
 
 
+def as_tabs(path: Path) -> Path:
+    packed = path.with_suffix(".tsv.gz")
+    pandas.read_csv(path).to_csv(packed, sep="\t", index=False)
+    return packed
+
+
 TABLES = {
     "path": str,
+    "tabs": as_tabs,
     "pandas": pandas.read_csv,
     "polars": polars.read_csv,
     "lists": as_lists,
@@ -223,6 +231,21 @@ def test_mixed_columns_and_the_teachers_forms(tmp_path: Path) -> None:
         hard.predict(["cook"])
     with pytest.raises(us.UnderstudyError, match=r"the model reads age, job: pass mappings"):
         hard.predict(rows[["age", "age"]].to_numpy())
+
+
+def test_images_as_paths_bytes_and_pictures(tmp_path: Path) -> None:
+    random, paths = np.random.default_rng(0), [tmp_path / f"{row}.png" for row in range(30)]
+    pictures = [Image.fromarray((random.random((4, 4)) * 50 + 200 * (row % 2)).astype(np.uint8)) for row in range(30)]
+    for picture, path in zip(pictures, paths, strict=True):
+        picture.save(path)
+    names = ["Dark", "Light"] * 15
+    model = us.fit((paths[:10], names[:10]), (paths[10:], names[10:]), image="photo", student="linear", **QUICK)
+    expected = model.predict(paths)
+    assert expected.tolist() == names
+    for rows in (list(map(str, paths)), [path.read_bytes() for path in paths], pictures):
+        assert model.predict(rows).tolist() == names
+    with pytest.raises(us.UnderstudyError, match=r"there is no file .*none\.png"):
+        model.predict([tmp_path / "none.png"])
 
 
 def test_options_are_those_of_the_command(tickets: Path) -> None:

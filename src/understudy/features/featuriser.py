@@ -260,18 +260,18 @@ class Featuriser:
 
     @classmethod
     def fit(
-        cls, columns: Mapping[str, Array], options: FeatureOptions, *, where: str, folder: str | Path = "."
+        cls, columns: Mapping[str, Array], options: FeatureOptions, *, where: str, folder: str | Path | None = "."
     ) -> "Featuriser":
         """Learn from the training rows what the features are. ``folder``: what paths of images are relative to."""
-        written = RawColumns(columns, where, Path(folder))
+        written = RawColumns(columns, where, None if folder is None else Path(folder))
         raw = replace(written, kinds=_found_kinds(written, options))
         parts = fit_parts(raw, options)
         names = {origin(name, raw.kinds) for part in parts if not isinstance(part, Images) for name in part.names}
         found = {name: raw.kinds.get(name) or column_kind(raw[name]) for name in columns if name in names}
         return cls(parts, found | {name: f"declared {kind}s" for name, kind in options.types.items() if name in found})
 
-    def __call__(self, columns: Mapping[str, Array], *, where: str, folder: str | Path = ".") -> Array | Rows:
-        raw = RawColumns(columns, where, Path(folder), self.types)
+    def __call__(self, columns: Mapping[str, Array], *, where: str, folder: str | Path | None = ".") -> Array | Rows:
+        raw = RawColumns(columns, where, None if folder is None else Path(folder), self.types)
         return _side_by_side([part(raw) for part in self.parts])
 
     def notes(self) -> list[str]:

@@ -33,16 +33,18 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 MAX_PIXELS = 100_000_000
 
 
-def image_files(cells: Sequence[Any], folder: Path, where: str) -> list[ImageFile]:
-    """What the cells of an image column mean: bytes, paths inside ``folder``, or both in one (``bytes``, ``path``)."""
+def image_files(cells: Sequence[Any], folder: Path | None, where: str) -> list[ImageFile]:
+    """What the cells of an image column mean: bytes, paths inside ``folder`` (None: anywhere), or both in one
+    (``bytes``, ``path``)."""
     files: list[Any] = [cell.get("bytes") or cell.get("path") if isinstance(cell, dict) else cell for cell in cells]
     for row, cell in enumerate(files):
         if not isinstance(cell, bytes) and (not isinstance(cell, str) or not cell):
             raise UnderstudyError(f"{where} row {row} holds no image; write its path, or the bytes of its file")
-    refuse_escapes(files, folder, where)
+    if folder is not None:
+        refuse_escapes(files, folder, where)
     for row, cell in enumerate(files):
         if isinstance(cell, str):
-            files[row] = path = Path(os.path.abspath(os.path.join(folder, cell)))
+            files[row] = path = Path(os.path.abspath(os.path.join(folder or "", cell)))
             if not os.path.isfile(path):  # nor one whose name is too long
                 raise UnderstudyError(f"{where} row {row}: there is no file {path}; check the path")
     return files

@@ -59,7 +59,7 @@ class RawColumns:
     #: The file, as messages name it.
     where: str
     #: What relative paths of images are relative to.
-    folder: Path = Path()
+    folder: Path | None = Path()
     #: What columns held in training (``find_kind``): flags and dates are read as such, however they are written.
     kinds: Mapping[str, str] = field(default_factory=dict)
 

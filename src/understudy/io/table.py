@@ -127,8 +127,8 @@ class Table:
         #: What each column is called in the file, by our name for it.
         self.theirs = columns.theirs
         self.names = self.theirs.keys()
-        #: What paths in this file are relative to.
-        self.folder = path if path.is_dir() else path.parent
+        #: What paths in this file are relative to and stay in; None: the program's own, of a table in memory.
+        self.folder: Path | None = path if path.is_dir() else path.parent
         declared = columns.source.declared
         #: The classes of a column in their order, where the table itself says so (``datasets.ClassLabel``).
         self.declared = {ours: declared[theirs] for ours, theirs in self.theirs.items() if theirs in declared}
@@ -251,7 +251,6 @@ def read_table(
                 source = parquet_source(path, remote)
             else:
                 path = local_path(given)
-                columns = _as_label(columns) if path.suffix.lower() == ".csv" else columns
                 source = _local_source(path, columns)
         except DAMAGE as error:
             raise damaged(path, error) from error
@@ -268,12 +267,13 @@ def read_table(
         twice = Counter(columns.values()).most_common(1)[0][0]
         raise UnderstudyError(f"column {twice!r} is given two names; a column serves one purpose")
     if columns.get("teacher") in source.names:
-        held = Table(path, LazyColumns(path, source, {"teacher_label": columns["teacher"]})).columns["teacher_label"]
-        columns = _as_label(columns, held)
+        mapped = LazyColumns(path, source, {"teacher_label": columns["teacher"]})
+        columns = _as_label(columns, None if source.letters is not None else mapped["teacher_label"])
     renamed = {theirs: ours for ours, theirs in columns.items() if theirs in source.names}
     # A column that another one takes the name of is left out.
     names = {renamed.get(each, each): each for each in source.names if each in renamed or each not in renamed.values()}
     table = Table(path, LazyColumns(path, source, names))
+    table.folder = table.folder if isinstance(given, str | Path) else None
     if table.line is not None:
         LINES[str(path)] = table.line
     return table
@@ -335,7 +335,7 @@ def _local_source(path: Path, columns: Mapping[str, str]) -> TableSource:
     if not path.is_file():
         raise UnderstudyError(f"{path} is not there; check the path" if not path.exists() else f"{path} is not a file")
     if reader in (csv_source, excel_source):
-        return reader(path, {theirs: ours for ours, theirs in columns.items()})
+        return reader(path, {theirs: ours for ours, theirs in _as_label(columns).items()})
     return reader(path)
 
 

@@ -50,7 +50,7 @@ _TYPES = {
 }
 
 
-def picture(cell: Any, folder: Path, where: str) -> Picture:
+def picture(cell: Any, folder: Path | None, where: str) -> Picture:
     """``cell``: a path inside ``folder``, the bytes of a file, or an array."""
     if isinstance(cell, np.ndarray) and cell.dtype.kind in "biuf":
         return _as_png(Image.fromarray(_pixels(cell, where)))

@@ -13,6 +13,7 @@ rows in a list.
     read_examples(gold={"x": x, "label": ["neg", "pos"]}, pool={"x": x_pool, "teacher_probs": probs})
 """
 
+import io
 import math
 import warnings
 import zipfile
@@ -182,7 +183,7 @@ def is_texts(rows: Any) -> bool:
 
 def columns_of_rows(rows: Any, single: str, where: str) -> Mapping[str, Any] | None:
     """Rows in memory as columns: mappings by name (a key that a row lacks is an empty cell), arrays as ``x``, and
-    texts, paths, bytes and a frame's column as the column ``single``; None for anything else."""
+    texts, paths, images and a frame's column as the column ``single``; None for anything else."""
     if as_column(rows) is not None:
         return {single: rows}
     if holds_numbers(rows):
@@ -196,9 +197,22 @@ def columns_of_rows(rows: Any, single: str, where: str) -> Mapping[str, Any] | N
                 f"{where} row {odd[0]} is a {type(values[odd[0]]).__name__}, row 0 a mapping; use one"
             )
         return {name: [row.get(name) for row in values] for name in dict.fromkeys(key for row in values for key in row)}
-    if isinstance(values[0], str | bytes | Path | None):
-        return {single: [str(value) if isinstance(value, Path) else value for value in values]}
+    if isinstance(values[0], str | bytes | Path | None) or _is_picture(values[0]):
+        return {single: [_cell(value) for value in values]}
     return None
+
+
+def _is_picture(value: Any) -> bool:
+    """Whether it is an image of Pillow's."""
+    return type(value).__module__.startswith("PIL.") and hasattr(value, "save")
+
+
+def _cell(value: Any) -> Any:
+    if not _is_picture(value):
+        return str(value) if isinstance(value, Path) else value
+    content = io.BytesIO()
+    value.save(content, "PNG")  # without loss
+    return content.getvalue()
 
 
 def _array(values: Any, role: str, where: str) -> Array:
