@@ -153,8 +153,10 @@ class TeacherWatch:
         hits, seen = (np.column_stack([each[np.arange(anchors), self._truth], each]) for each in (whole, late))
         tests = compare_counts(whole.sum(1), late.sum(1), hits, seen, beyond=BEYOND)
         yield "accuracy", None, tests[0]
+        yield from (("share", label, test) for label, test in zip(self.classes, tests[1:], strict=True))
         new, last = self._new.sum(0), self._new[-window:].sum(0)
-        of_new = compare_counts(new.sum(keepdims=True), last.sum(keepdims=True), new[None], last[None], beyond=BEYOND)
-        for label, test, test_of_new in zip(self.classes, tests[1:], of_new, strict=True):
-            yield "share", label, test
-            yield "share of new rows", label, test_of_new
+        if new.any():
+            tests = compare_counts(
+                new.sum(keepdims=True), last.sum(keepdims=True), new[None], last[None], beyond=BEYOND
+            )
+            yield from (("share of new rows", label, test) for label, test in zip(self.classes, tests, strict=True))
