@@ -230,6 +230,8 @@ def estimate(signal: str, gold_rows: int, seed: int) -> Intervals:
     groups = tuple(np.where(drawn.x[:, 0] > 0.5, "high", "low") for drawn in (data.on_gold, data.on_pool))
     result: Intervals = {}
     for one in us.estimate(data.gold, data.pool, what=list(WHAT), by=groups):
+        if np.isnan(one.value.estimate):  # a class that no gold row of the group has
+            continue
         inside = np.ones(len(y), dtype=bool) if one.group is None else groups[1] == one.group
         truth = _of_pool(one.what, one.label, y[inside], predicted[inside])
         name = one.what

@@ -9,6 +9,7 @@ import torch
 import understudy as us
 from understudy.active import Loop
 from understudy.active.loop_state import RoundGain, round_gains
+from understudy.maths.proportions import cross_validated, exact
 from understudy.web.answer_book import AnswerBook
 
 from .conftest import CLASSES, blobs
@@ -65,6 +66,10 @@ def test_gains_by_hand() -> None:
     ]
     first, second = round_gains(records, 0.5)
     assert first.accuracy is not None and first.accuracy.estimate == 0.6 and first.gain is None
+    split = RoundGain.of(None, {**records[0], "disagreement": 0.3}, 0.5).accuracy
+    assert (
+        first.accuracy == exact(6, 10) and split == cross_validated(6, 10, 0.3) and split.width > first.accuracy.width
+    )
     assert first.per_point is None and (first.cost, first.spent) == (25, 25)
     assert second.gain is not None and (second.cost, second.spent) == (35, 10)
     # Two of ten rows turned right: mean 0.2.
@@ -89,6 +94,7 @@ def test_a_record_says_which_test_rows_are_right(make_loop: MakeLoop) -> None:
 def test_without_test_rows_the_random_start_judges(make_loop: MakeLoop, tmp_path: Path) -> None:
     result = make_loop(test=None, held_out=True).run()
     assert [len(record["correct"]) for record in result.records] == [20] * 4
+    assert all(0 <= record["disagreement"] < 0.5 for record in result.records)
     assert "correct" not in make_loop(test=None, out=tmp_path / "plain", budget=20).run().records[0]
 
 

@@ -30,6 +30,7 @@ from understudy.acquisition.select import Scores, explain, select, strategy_name
 from understudy.active.loop_options import LoopOptions
 from understudy.active.loop_state import (
     CORRECT,
+    DISAGREEMENT,
     LABELLED,
     STATE,
     TEST_ROWS,
@@ -263,7 +264,7 @@ class Loop:
             "round": state.round, "requested": len(state.rows), "labelled": len(state.rows) - skipped,
             "skipped": skipped, "loss": run.history[-1]["loss"], "changed": changed, "watch": state.notes.get("watch"),
             "test": None if self.test is None else evaluate(run.student, self.test),
-            "seconds": time.perf_counter() - clock, **({} if correct is None else {CORRECT: correct}),
+            "seconds": time.perf_counter() - clock, **correct,
             **({} if self.test is None else {TEST_ROWS: fingerprint(self.test)}),
         }  # fmt: skip
         run.save(round_folder(self.folder, state.round))
@@ -288,16 +289,16 @@ class Loop:
         assert rest.teacher is not None
         return rest if bool(rest.teacher.labelled().any()) else None
 
-    def _correct(self, run: Run, gold: Gold, pool: Pool | None, recipe: TrainingOptions) -> str | None:
-        """Which rows that did not train it are predicted correctly (``active/loop_state.py``)."""
-        correct = None
+    def _correct(self, run: Run, gold: Gold, pool: Pool | None, recipe: TrainingOptions) -> dict[str, Any]:
+        """Which rows that did not train it are predicted correctly (``active/loop_state.py``), for the record."""
         if self.test is not None:
-            correct = predicted(run.student, self.test.rows) == self.test.y
-        elif self.options.held_out:
+            return {CORRECT: _digits(predicted(run.student, self.test.rows) == self.test.y)}
+        if self.options.held_out:
             fit = partial(fit_resolved, self.student)
-            found = cross_validate(fit, gold, pool, self.objective, recipe)
-            correct = None if found is None else found.correct(gold)
-        return None if correct is None else "".join("1" if one else "0" for one in correct.tolist())
+            found = cross_validate(fit, gold, pool, self.objective, recipe, compared=self.pool.rows)
+            if found is not None:
+                return {CORRECT: _digits(found.correct(gold)), DISAGREEMENT: found.disagreement}
+        return {}
 
     def _finished(self) -> tuple[str, str] | None:
         state = self.state
@@ -363,6 +364,10 @@ class Loop:
     def _say(self, line: str) -> None:
         if self.options.progress:
             print(line, file=sys.stderr, flush=True)
+
+
+def _digits(correct: Tensor) -> str:
+    return "".join("1" if one else "0" for one in correct.tolist())
 
 
 def _line(record: dict[str, Any], strategy: str) -> str:

@@ -31,7 +31,7 @@ from understudy.comparison.interval import Interval
 from understudy.data.examples import Gold
 from understudy.errors import UnderstudyError
 from understudy.io.write import write_columns
-from understudy.maths.proportions import Share, exact
+from understudy.maths.proportions import Share, cross_validated
 from understudy.store.checked_folder import Finding, FolderKind, Manifest
 from understudy.store.files import digest
 from understudy.store.log import HISTORY, LabelHistory
@@ -151,8 +151,9 @@ def drop_rounds_before(folder: Path, number: int) -> None:
             shutil.rmtree(old)
 
 
-#: Keys of a record: whether each row is predicted correctly ("1101…", a digit a row), the fingerprint of the test rows.
-CORRECT, TEST_ROWS = "correct", "test_rows"
+#: Keys of a record: whether each row is predicted correctly ("1101…", a digit a row), the fingerprint of the test rows,
+#: and how often the students of two folds predict other classes.
+CORRECT, TEST_ROWS, DISAGREEMENT = "correct", "test_rows", "disagreement"
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,9 @@ class RoundGain:
         former = before or {}
         correct, last = record.get(CORRECT), former.get(CORRECT)
         requested = record["requested"] - former.get("requested", 0)
-        share = None if not correct else exact(correct.count("1"), len(correct))
+        # Cross-validated students that predict other classes count for fewer rows.
+        disagreement = record.get(DISAGREEMENT, 0.0)
+        share = None if not correct else cross_validated(correct.count("1"), len(correct), disagreement)
         gain = None
         if correct and last and len(correct) == len(last) and former.get(TEST_ROWS) == record.get(TEST_ROWS):
             changes = [int(now) - int(then) for now, then in zip(correct, last, strict=True)]
