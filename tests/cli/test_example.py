@@ -20,7 +20,9 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 def test_the_files_are_what_the_help_says(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli.app, ["example", "--out", str(tmp_path / "tickets")])
-    assert result.exit_code == 0 and len(result.output.split()) == 6
+    paths, _, following = result.output.partition("\nnext: ")
+    assert result.exit_code == 0 and len(paths.split()) == 6
+    assert following.startswith("understudy train --gold ") and following.endswith("--out first\n")
     folder = tmp_path / "tickets"
     messages, gold, test = (rows(folder / f"{name}.csv") for name in ("messages", "gold", "test"))
     assert (len(messages), len(gold), len(test)) == (POOL, GOLD, TEST) == (1500, 120, 500)
