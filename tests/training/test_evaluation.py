@@ -88,6 +88,19 @@ def test_a_pilot_has_cross_validated_already() -> None:
     assert evaluated(None, rows(40), pilot={**pilot, "calibration": asdict(fitted)}).calibration == fitted
 
 
+def test_metrics_and_confusions_are_those_of_the_rows_that_measure() -> None:
+    """Always class 1, which 150 of 200 test rows and 30 of 40 gold rows are: recalls 0 and 1, F1 0 and 6/7."""
+    found = evaluated(rows(200, 150), rows(20))
+    assert found.confusion == [[0, 50], [0, 150]] and "accuracy" not in found.metrics
+    assert found.metrics["balanced_accuracy"].estimate == 0.5
+    assert found.metrics["macro_f1"].estimate == pytest.approx(3 / 7)
+    assert evaluated(None, rows(40)).confusion == [[0, 10], [0, 30]]
+    stored = {"metrics": {"auc": asdict(exact(9, 10))}, "confusion": [[1, 2], [3, 4]]}
+    pilot: dict[str, Any] = {"choice": "slam", "accuracy": {"correct": 33, "rows": 40}, "candidates": [], **stored}
+    found = evaluated(None, rows(40), pilot={**pilot, "disagreement": {"slam": 0.1}})
+    assert found.metrics == {"auc": exact(9, 10)} and found.confusion == [[1, 2], [3, 4]]
+
+
 def temperature_by_hand(odds: float, rows: int) -> float:
     """Of log-odds that are right on three quarters of the rows: a grid over log T."""
     u = np.linspace(-3, 3, 600_001)
@@ -144,5 +157,6 @@ def test_it_is_made_on_request_and_stored_with_the_run(tmp_path: Path) -> None:
     run = us.train(student, gold, pool, us.slam(), out=tmp_path / "run", evaluate=True, **FAST)
     assert isinstance(run.evaluation, Evaluation) and run.evaluation.gold_only is not None
     assert us.Run.load(tmp_path / "run").evaluation == run.evaluation
+    assert run.evaluation.confusion is not None and sum(map(sum, run.evaluation.confusion)) == len(gold)
     for name, value in run.student.state_dict().items():
         torch.testing.assert_close(value, plain.student.state_dict()[name], rtol=0, atol=0)

@@ -37,6 +37,7 @@ from understudy.comparison.cells import shared_settings, train_method
 from understudy.comparison.comparison_options import AutoOptions, take_options
 from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled, weighed
 from understudy.errors import UnderstudyError, warn
+from understudy.maths.temperature import cross_tempered
 from understudy.methods import METHODS
 from understudy.models.registry import Student, initial_student
 from understudy.objective import Objective
@@ -52,7 +53,7 @@ from understudy.store.settings import check_same
 from understudy.training.automatic_options import named_student, resolve_options
 from understudy.training.callbacks import Callback
 from understudy.training.distributed import is_first, joined, on_rank_zero, same_data
-from understudy.training.evaluation import StudentCalibration
+from understudy.training.evaluation import StudentCalibration, measure_classes
 from understudy.training.options import SHARED, TrainingOptions, shows_options
 from understudy.training.prepare import check_outputs
 from understudy.training.run import Run, usable_folder
@@ -269,7 +270,11 @@ def _decided(
     labelled = len(drop_unlabelled(pilot.view.pool)[0] or ())
     all_rows = pilot.own.pilot_rows >= labelled
     choice, ruled_out = _choice(scored, gold, all_rows=all_rows)
-    correct = nested_correct(by_features, gold, pilot.base_models.gold_fold, all_rows=all_rows) if by_features else None
+    measured: dict[str, Any] = {"accuracy": None}
+    if by_features:
+        nested, y = nested_predictions(by_features, gold, pilot.base_models.gold_fold, all_rows=all_rows)
+        measured["accuracy"] = {"correct": int((nested.argmax(1) == y).sum()), "rows": len(y)}
+        measured |= measure_classes(cross_tempered(as_logits(nested), y), y)
     calibration = None
     if choice in predictions:
         rows = (~predictions[choice].isnan().any(1)).nonzero().squeeze(1)
@@ -281,24 +286,23 @@ def _decided(
             name: score_candidates(found, gold.y, _reference(found))[_reference(found)].accuracy
             for name, found in by_features.items()
         },
-        "accuracy": None if correct is None else {"correct": int(correct.sum()), "rows": len(correct)},
-        "disagreement": pilot.disagreement, "candidates": _table(scored.values()),
+        **measured, "disagreement": pilot.disagreement, "candidates": _table(scored.values()),
         "sources": [] if relabel.labels is None else _table(relabel.labels.sources, "probs"),
         "settings": {} if folder is None else _settings(pilots),
     }  # fmt: skip
 
 
-def nested_correct(
+def nested_predictions(
     by_features: Mapping[str, Mapping[str, Tensor]], gold: Gold, fold: Tensor, *, all_rows: bool
-) -> Tensor:
-    """Whether what is chosen without a row's fold predicts it correctly, for every row that is in one: the best of many
-    looks too good on the rows it was chosen by. ``by_features``: predictions of gold, NaN where there are none."""
+) -> tuple[Tensor, Tensor]:
+    """Predictions ``(n, C)`` by what is chosen without a row's fold, for every row that is in one, and their truth: the
+    best of many looks too good on the rows it was chosen by. ``by_features``: of gold, NaN where there are none."""
     rows = fold >= 0
     whole = {
         name: {method: probs for method, probs in found.items() if not bool(probs[rows].isnan().any())}
         for name, found in by_features.items()
     }
-    correct = torch.zeros(len(fold), dtype=torch.bool)
+    nested = torch.zeros_like(next(iter(next(iter(whole.values())).values())))
     for number in range(int(fold.max()) + 1):
         mine, others = fold == number, (rows & (fold != number)).nonzero().squeeze(1)
         part = gold.take(others)
@@ -306,8 +310,8 @@ def nested_correct(
         features = best_features(known, part.y)
         scored = score_candidates(known[features], part.y, _reference(known[features]))
         choice, _ = _choice(scored, part, all_rows=all_rows)
-        correct[mine] = whole[features][choice][mine].argmax(1) == gold.y[mine]
-    return correct[rows]
+        nested[mine] = whole[features][choice][mine]
+    return nested[rows], gold.y[rows]
 
 
 def _reference(names: Container[str]) -> str:

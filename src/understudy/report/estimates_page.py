@@ -32,11 +32,11 @@ def write_estimates_report(
         path, template="estimates.html.jinja", title=title, settings=settings,
         lead=f"Estimated from {rows[0]:,} gold rows and the labels of {rows[1]:,} pool rows.",
         tables=estimate_tables(found, width), names=3 if any(one.group for one in found) else 2, drawn=drawn,
-        figures={what: interval_figure(what, group[:MOST_LINES]) for what, group in drawn},
+        figures={what: estimates_figure(what, group[:MOST_LINES]) for what, group in drawn},
     )  # fmt: skip
 
 
-def interval_figure(what: str, found: Sequence[Estimate]) -> Markup:
+def estimates_figure(what: str, found: Sequence[Estimate]) -> Markup:
     """A line for each estimate, above that of gold alone."""
     with drawing(f"estimates {what}", 0.9 + 0.34 * len(found)) as (figure, result):
         ax = figure.add_subplot()

@@ -165,7 +165,7 @@ def accuracy_bars(shares: Mapping[str, tuple[float, float, float]]) -> Markup:
     return result[0]
 
 
-def confusion_figure(counts: Any, names: Sequence[str]) -> Markup:
+def confusion_matrix_figure(counts: Any, names: Sequence[str]) -> Markup:
     """Rows by true class (down) and predicted class (across), shaded by the share of the true class."""
     classes, few = len(counts), len(counts) <= 12
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)

@@ -12,7 +12,13 @@ import numpy as np
 from understudy.data.examples import Gold, Pool
 from understudy.maths.classification_metrics import by_class
 from understudy.maths.proportions import Share
-from understudy.report.figures import accuracy_bars, confusion_figure, measure_teacher, run_curves, teacher_section
+from understudy.report.figures import (
+    accuracy_bars,
+    confusion_matrix_figure,
+    measure_teacher,
+    run_curves,
+    teacher_section,
+)
 from understudy.report.run_text import (
     NAMES,
     SET_NAMES,
@@ -23,7 +29,7 @@ from understudy.report.run_text import (
     source_table,
     summary,
 )
-from understudy.report.templates import UNKNOWN, percent_range, sentences, write_page
+from understudy.report.templates import percent_range, sentences, write_page
 from understudy.training.evaluation import Evaluation
 from understudy.training.job import TrainedJob
 from understudy.training.options import LBFGS
@@ -83,16 +89,18 @@ def _by_class(found: Evaluation | None, class_names: Sequence[str] | None) -> di
         for name, one in zip(names, by_class(counts), strict=True)
     ]
     return {
-        "metrics": [(NAMES["metrics"][name], _metric(name, share)) for name, share in found.metrics.items()],
+        "metrics": [
+            (NAMES["metrics"][name], _metric(name, share))
+            for name, share in {"accuracy": found.accuracy, **found.metrics}.items()
+        ],
         "class_metrics": lines,
-        "confusion_svg": confusion_figure(counts, names) if len(names) <= MOST_CLASSES else None,
+        "confusion_svg": confusion_matrix_figure(counts, names) if len(names) <= MOST_CLASSES else None,
     }
 
 
 def _metric(name: str, share: Share) -> str:
-    if name not in ("log_loss", "auc"):
-        return percent_range(share)
-    return f"{share.estimate:.3f} ({share.low:.3f}–{share.high:.3f})" if share.known else UNKNOWN
+    in_percent = name not in ("log_loss", "auc")
+    return percent_range(share) if in_percent else f"{share.estimate:.3f} ({share.low:.3f}–{share.high:.3f})"
 
 
 def run_parts(run: Run) -> dict[str, Any]:

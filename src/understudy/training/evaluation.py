@@ -18,7 +18,7 @@ row at a temperature that was fitted to others.
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -29,6 +29,7 @@ from understudy.data.rows import Rows, SubsetRows
 from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import predict_logits, predicted
+from understudy.maths.classification_metrics import confusion_counts, overall
 from understudy.maths.proportions import Share, cross_validated, disagreement, exact
 from understudy.maths.temperature import cross_tempered, fit_temperature, gap_of
 from understudy.objective import Objective
@@ -39,6 +40,8 @@ FOLDS = 4
 LEAST_ROWS, MOST_ROWS = 20, 20_000
 #: Rows on which the students of the folds are compared.
 COMPARED_ROWS = 2000
+#: Of a confusion matrix that is kept.
+MOST_CLASSES = 200
 TEST, GOLD, GOLD_ONLY = "test", "gold", "gold only"
 VANILLA = Objective(name="vanilla")
 #: Options that concern the training itself only.
@@ -100,7 +103,7 @@ class Evaluation:
     def from_dict(cls, stored: Mapping[str, Any]) -> "Evaluation":
         read = {"calibration": StudentCalibration.from_dict, "discordant": tuple}
         read |= dict.fromkeys(("accuracy", "teacher", "gold_only"), lambda share: Share(**share))
-        read["metrics"] = lambda shares: {name: Share(**share) for name, share in shares.items()}
+        read["metrics"] = read_shares
         return cls(**{n: v if v is None or n not in read else read[n](v) for n, v in stored.items()})
 
 
@@ -123,13 +126,14 @@ def evaluate_training(
     chosen = options.replace(weight_decay=weight_decay)
     select = None if select is None or len(select) < LEAST_ROWS else select
     held_out: HeldOut | None = None
+    on_test = None if test is None else predict_logits(student, test.rows)
     correct: Tensor | None = None
     gold_only: Tensor | None = None
     accuracy, baseline = _of_pilot(pilot or {})
     if gold is not None and refits and pilot is None and objective.relabel is None and (test is None or select is None):
         held_out = cross_validate(fit, gold, pool, objective, chosen)
-    if test is not None:
-        correct = predicted(student, test.rows) == test.y
+    if test is not None and on_test is not None:
+        correct = on_test.argmax(1) == test.y
         accuracy = exact(int(correct.sum()), len(correct))
         if gold is not None and pool is not None and refits and has_pool:
             few = pool if len(pool) <= MOST_ROWS else pool.take(torch.arange(MOST_ROWS))
@@ -151,17 +155,37 @@ def evaluate_training(
     discordant = None
     if correct is not None and gold_only is not None:
         discordant = int((correct & ~gold_only).sum()), int((gold_only & ~correct).sum())
+    on_gold = held_out and held_out.logits
+    calibration = _calibration(student, gold, (on_test, test), select, on_gold, (pilot or {}).get("calibration"))
+    found: dict[str, Any] = {name: (pilot or {}).get(name) for name in ("metrics", "confusion")}
+    if test is not None and on_test is not None:
+        temperature = 1.0 if calibration is None else calibration.temperature
+        found = measure_classes((on_test.double() / temperature).softmax(1), test.y)
+    elif gold is not None and on_gold is not None:
+        found = measure_classes(cross_tempered(on_gold, gold.y[random_gold(gold)]), gold.y[random_gold(gold)])
     return Evaluation(
         accuracy, rows, int(counts.argmax()), float(counts.max()) / len(measured), teacher, where, baseline, discordant,
-        _calibration(
-            student, gold, test, select, held_out and held_out.logits, (pilot or {}).get("calibration")
-        ),
+        calibration, read_shares(found["metrics"] or {}), found["confusion"],
     )  # fmt: skip
 
 
+def measure_classes(probs: Tensor, y: Tensor) -> dict[str, Any]:
+    """Metrics and confusion matrix of predictions ``(n, C)`` of rows that did not train, ready for JSON."""
+    classes, truth = probs.shape[1], y.numpy()
+    counts = confusion_counts(truth, probs.argmax(1).numpy(), classes=classes)
+    known = {name: asdict(share) for name, share in overall(probs.numpy(), truth).items() if share.known}
+    # The accuracy has an interval of its own, which knows of the folds.
+    known.pop("accuracy")
+    return {"metrics": known, "confusion": counts.tolist() if classes <= MOST_CLASSES else None}
+
+
+def read_shares(stored: Mapping[str, Any]) -> dict[str, Share]:
+    return {name: Share(**share) for name, share in stored.items()}
+
+
 def _calibration(
-    student: nn.Module, gold: Gold | None, test: Gold | None, select: Gold | None, on_gold: Tensor | None,
-    on_pilot: Mapping[str, Any] | None,
+    student: nn.Module, gold: Gold | None, on_test: tuple[Tensor | None, Gold | None], select: Gold | None,
+    on_gold: Tensor | None, on_pilot: Mapping[str, Any] | None,
 ) -> StudentCalibration | None:  # fmt: skip
     """Fitted to the validation set, else to gold; measured on the test set, else on gold, where there are such."""
     truth = None if gold is None else gold.y[random_gold(gold)]
@@ -170,8 +194,9 @@ def _calibration(
         found = StudentCalibration.fit(predict_logits(student, select.rows), select.y)
     elif on_gold is not None and truth is not None:
         found = StudentCalibration.fit(on_gold, truth)
-    if found is not None and test is not None:
-        return found.measured(predict_logits(student, test.rows), test.y)
+    logits, test = on_test
+    if found is not None and test is not None and logits is not None:
+        return found.measured(logits, test.y)
     if found is not None and select is not None and on_gold is not None and truth is not None:
         return found.measured(on_gold, truth)
     return found
