@@ -168,7 +168,9 @@ def _as_flags(column: Array, where: str) -> Array:
 def _as_dates(column: Array, written: str, where: str) -> Array:
     if not is_empty(column) and column_kind(column) != "texts":
         raise UnderstudyError(f"{where} holds {describe(column)}; it held dates in training")
-    if (dates := _parsed(column, written)) is None:
+    dates = _parsed(column, written)
+    dates = _parsed(column, ISO) if dates is None else dates  # which has one reading
+    if dates is None:
         row = next(row for row in range(len(column)) if _parsed(column[row : row + 1], written) is None)
         like = f"{datetime(2025, 1, 31):{'%Y-%m-%d' if written == ISO else written}}"
         raise UnderstudyError(f"{where} row {row} is {column[row]!r}; write dates as in training, like {like}")
@@ -190,11 +192,8 @@ def _parsed(column: Array, written: str) -> Array | None:
         return None
     # 31 February would be 2 March.
     days = pc.list_element(pc.split_pattern_regex(texts, "[./]"), 0 if written.startswith("%d") else 1)
-    return (
-        None
-        if pc.any(pc.not_equal(pc.day(dates), days.cast(pa.int64()))).as_py()
-        else np.asarray(dates.to_numpy(zero_copy_only=False))
-    )
+    wrong = pc.any(pc.not_equal(pc.day(dates), days.cast(pa.int64()))).as_py()
+    return None if wrong else np.asarray(dates.to_numpy(zero_copy_only=False))
 
 
 def date_parts(dates: Array) -> dict[str, Array]:
