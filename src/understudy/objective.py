@@ -25,7 +25,6 @@ from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels
 from understudy.labels.reliability import Reliability
 from understudy.maths.losses import cross_entropy
-from understudy.maths.temperature import tempered
 
 #: Per-example values in pool order, named ``slot.value``.
 Columns = dict[str, Tensor]
@@ -258,6 +257,10 @@ def _log_softmax(logits: Tensor) -> Tensor:
     return logits.t().log_softmax(0).t() if classes < 8 and rows >= 1024 else logits.log_softmax(-1)
 
 
+def _tempered(logits: Tensor, temperature: float) -> Tensor:
+    return logits if temperature == 1.0 else logits / temperature
+
+
 @dataclass(frozen=True)
 class Objective:
     """How one student step is scored. Build it with a method (``us.slam()``); vary it with ``replace``."""
@@ -317,11 +320,11 @@ class Objective:
 
     def gold_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Gold rows: the method's loss on the student's own prediction and the trusted label (one-hot), ``(B,)``."""
-        return self.loss(_log_softmax(tempered(logits, self.temperatures[0])), labels)
+        return self.loss(_log_softmax(_tempered(logits, self.temperatures[0])), labels)
 
     def pool_losses(self, step: Step, target: Tensor | None = None) -> Tensor:
         """Pool rows, before their weight: ``(B,)``; ``target``: the target slot's value, where it is known."""
-        logits = tempered(step.outputs.logits, self.temperatures[1])
+        logits = _tempered(step.outputs.logits, self.temperatures[1])
         log_prediction = _log_softmax(logits) if self.link is None else self.link(logits, step)
         losses = self.loss(log_prediction, self.target(step) if target is None else target)
         return self._with_terms(losses, step) if self.terms or self.temperature_scale else losses

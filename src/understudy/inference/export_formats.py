@@ -25,7 +25,6 @@ from understudy.data.checks import to_tensor
 from understudy.data.inputs import as_rows, read_by
 from understudy.errors import UnderstudyError, install
 from understudy.inference.passes import logits_of
-from understudy.maths.temperature import tempered
 
 Inputs = tuple[Tensor, ...]
 Loaded = Callable[..., Tensor]
@@ -43,7 +42,8 @@ class Probabilities(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         x = inputs[0] if self.names is None else dict(zip(self.names, inputs, strict=True))
-        return tempered(logits_of(self.student, x).float(), self.temperature).softmax(-1)
+        logits = logits_of(self.student, x).float()
+        return (logits if self.temperature == 1.0 else logits / self.temperature).softmax(-1)
 
 
 @dataclass(frozen=True)

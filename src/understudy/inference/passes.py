@@ -22,7 +22,6 @@ from understudy.data.inputs import as_rows, read_by
 from understudy.data.rows import Rows, take_sparse
 from understudy.errors import UnderstudyError, first_line
 from understudy.maths.confidence import calibration_error
-from understudy.maths.temperature import tempered
 from understudy.models.small_nets import sparse_batch, takes_sparse
 from understudy.store.files import cache_folder
 from understudy.store.option_fields import checked
@@ -271,7 +270,8 @@ def predict(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE, temperatu
     """Class probabilities ``(n, C)``, eval mode, on the CPU: softmax(logits / temperature)."""
 
     def probabilities(batch: Any, index: Tensor) -> Tensor:
-        return tempered(logits_of(model, batch).float(), temperature).softmax(-1)
+        logits = logits_of(model, batch).float()
+        return (logits if temperature == 1.0 else logits / temperature).softmax(-1)
 
     probs = over_rows(model, x, probabilities, batch_size=batch_size, sparse=True)[0]
     _refuse_nan(probs)

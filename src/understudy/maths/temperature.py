@@ -33,10 +33,6 @@ PARTS = 10
 BOUND, STEPS = 3.0, 8
 
 
-def tempered(logits: Tensor, temperature: float) -> Tensor:
-    return logits if temperature == 1.0 else logits / temperature
-
-
 def fit_temperature(logits: Tensor, y: Tensor, *, prior: float = PRIOR) -> float:
     """The most probable temperature for these logits ``(n, C)``; without a prior (infinite): the most likely."""
     from scipy.optimize import minimize_scalar  # as in proportions.py: not needed to load a run
