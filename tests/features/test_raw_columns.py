@@ -69,7 +69,9 @@ def test_dates_become_the_same_features_however_they_are_written(written: str | 
     plain = np.array(DAYS, dtype="datetime64[s]")
     given = plain if written is None else _texts(*(f"{day:{written}}" for day in DAYS))
     fitted = _fit({"joined": given})
-    assert fitted.names == ("joined",) and fitted.notes() == ["dates ('joined') become day, month, weekday and hour"]
+    shown = "" if written is None else " ISO" if written.startswith("%Y") else f" {written}"
+    assert fitted.names == ("joined",)
+    assert fitted.notes() == [f"dates ('joined'{shown}) become day, hour, month, weekday"]
     x = fitted({"joined": given}, where="")
     np.testing.assert_array_equal(x, _fit({"joined": plain})({"joined": plain}, where=""))
     days = np.array([(day.date() - DAYS[0].date()).days for day in DAYS])
