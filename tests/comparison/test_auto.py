@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.comparison.auto import Pilot, _choice, best_features, run_pilots
+from understudy.comparison.auto import Pilot, _choice, best_features, nested_correct, run_pilots
 from understudy.comparison.candidate_scores import (
     Candidate,
     choose,
@@ -129,6 +129,22 @@ def test_gold_alone_must_also_beat_the_teacher_where_only_a_slice_was_seen() -> 
     unknown = us.Gold(gold.x, gold.y)
     assert _choice({**base, "gold only": one("gold only", 0.1, 0.01, 0.99)}, unknown, all_rows=False)[0] == "slam"
     assert _choice({}, gold, all_rows=True) == ("vanilla", None)
+
+
+def test_the_figure_is_of_what_is_chosen_without_the_rows_it_is_measured_on() -> None:
+    """gce knows the second fold and errs on the first, vanilla knows little: each fold gets what suits the other."""
+    fold, y = torch.arange(40) // 20, torch.arange(40) % 2
+    right = torch.where(fold == 1, y, 1 - y)
+    sure = torch.nn.functional.one_hot(right, 2).double() * 0.8 + 0.1
+    known = torch.arange(40) % 3 > 0
+    plain = torch.nn.functional.one_hot(torch.where(known, y, 1 - y), 2).double() * 0.2 + 0.4
+    gold, predictions = us.Gold(torch.zeros(40, 1), y), {"vanilla": plain, "gce": sure}
+    correct = nested_correct({"": predictions}, gold, fold, all_rows=True)
+    assert not correct[:20].any(), "gce was chosen on the second fold"
+    assert correct[20:].equal(known[20:]), "vanilla was chosen on the first"
+    left = {**predictions, "slam": torch.full((40, 2), torch.nan)}
+    fold[0] = -1
+    assert len(nested_correct({"": left}, gold, fold, all_rows=True)) == 39, "neither chosen rows nor dropped methods"
 
 
 def blobs(noise: float, gold_rows: int = 60) -> tuple[us.Gold, us.Pool, us.Gold]:
