@@ -24,8 +24,9 @@ import pyarrow.parquet as pq
 
 from experiments import peers
 from experiments.data import data_file
-from understudy.auditing.pool_estimates import Measured, Question, measure_gold, measure_pool
+from understudy.auditing.pool_estimates import Measured, Question
 from understudy.auditing.pool_strata import Proxy, Tally
+from understudy.auditing.tally_intervals import measure_gold, measure_pool
 
 POOL_ROWS = 20_000
 SHARES, GOLD_ROWS, ACCURACIES = (0.01, 0.05, 0.1, 0.3, 0.5), (30, 100, 300, 1000), (0.6, 0.75, 0.9, 0.95)

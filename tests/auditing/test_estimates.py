@@ -5,8 +5,9 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.auditing.pool_estimates import Estimate, Measured, Question, as_records, draw_weights, measure_pool
+from understudy.auditing.pool_estimates import Estimate, Measured, Question, as_records, draw_weights
 from understudy.auditing.pool_strata import Proxy
+from understudy.auditing.tally_intervals import measure_pool
 from understudy.maths.proportions import wilson
 
 

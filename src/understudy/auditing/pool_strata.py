@@ -17,7 +17,7 @@ from understudy.maths.score_intervals import Strata
 
 Bools = NDArray[np.bool_]
 #: Gold rows of a cell of two; of each of many, whose variances are all estimated; of a part of a cell, by what cuts it.
-FEWEST, FEWEST_OF_MANY, PER_SCORE, PER_WEIGHT = 2, 20, 30, 10
+FEWEST, FEWEST_OF_MANY, PER_SCORE, PER_WEIGHT = 2, 20, 30, 5
 MOST_CUTS = 4
 # Stands for no gold row at all: an interval then ends where the strata's sizes alone end it.
 NO_ROWS = 1e-6
