@@ -88,9 +88,16 @@ def real_draw(name: str, gold_rows: int, what: str, rng: np.random.Generator) ->
     truth, named, confidence = real_data(name)
     order = rng.permutation(len(truth))
     gold, pool, classes = order[:gold_rows], order[gold_rows:], int(truth.max()) + 1
-    sides = [(named[rows], None if confidence is None else confidence[rows]) for rows in (gold, pool)]
-    proxies = Proxy(*sides[0]), Proxy(*sides[1])
-    data = Measured(truth[gold], (named[gold], named[pool]), proxies, [""] * classes)
+    labels, counts = (named[gold], named[pool]), None
+    proxies = tuple(Proxy(named[rows], None if confidence is None else confidence[rows]) for rows in (gold, pool))
+    if confidence is None:
+        # Rows of one label are alike: how many there are is enough.
+        counts, labels = (
+            np.bincount(named[pool], minlength=classes).astype(np.float64),
+            (named[gold], np.arange(classes)),
+        )
+        proxies = Proxy(labels[0]), Proxy(labels[1])
+    data = Measured(truth[gold], labels, proxies, [""] * classes, None, counts)
     for label in range(classes) if what == "share" else (None,):
         hit = truth == (named if label is None else label)
         given = hit[gold], named[gold] == label, np.ones(gold_rows), np.array([(named[pool] == label).sum(), len(pool)])
