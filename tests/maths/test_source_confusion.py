@@ -16,6 +16,7 @@ from understudy.maths.source_confusion import (
     deal_folds,
     fit_sources,
     fit_votes,
+    random_folds,
     without_each,
 )
 
@@ -153,14 +154,23 @@ def test_few_rows_and_no_smoothing() -> None:
 
 def test_everybody_but_one() -> None:
     votes, y = _crowd(5, 90, [0.9, 0.6, 0.5])
-    loss, right = without_each(votes, y, 3)
-    posterior = cross_posterior(votes, y, 3)
-    torch.testing.assert_close(loss[:, 0], -posterior.gather(1, y.unsqueeze(1)).squeeze(1).log())
-    assert right[:, 0].equal(posterior.argmax(1) == y)
-    fold = deal_folds(y)
-    mine = fold == 2
+    loss, right, predicted = without_each(votes, y, 3)
+    mine = random_folds(90) == 2
     fit = fit_votes(votes[~mine], y[~mine], 3)
+    posterior = fit.posterior_of(votes[mine])
+    torch.testing.assert_close(loss[mine, 0], -posterior.gather(1, y[mine].unsqueeze(1)).squeeze(1).log())
+    assert right[mine, 0].equal(posterior.argmax(1) == y[mine])
+    assert predicted.shape == (5, 90) and predicted[2].equal(fit.posterior_of(votes).argmax(1))
     others = Sources(fit.prior, fit.confusion[1:], fit.strength, fit.sharpness).posterior_of(votes[mine][:, 1:])
     torch.testing.assert_close(loss[mine, 1], -others.gather(1, y[mine].unsqueeze(1)).squeeze(1).log())
     assert right[mine, 1].equal(others.argmax(1) == y[mine])
     assert loss[:, 1].mean() > loss[:, 0].mean()
+
+
+def test_votes_that_tell_nothing_are_right_as_often_as_by_chance() -> None:
+    """Folds dealt by class would find 56%: the larger class of gold, as often as it is larger."""
+    shares = []
+    for seed in range(40):
+        votes, y = torch.randint(0, 2, (2, 30, 3), generator=torch.Generator().manual_seed(seed))
+        shares.append(float(without_each(votes, y[:, 0], 2)[1][:, 0].double().mean()))
+    assert abs(np.mean(shares) - 0.5) < 3 * np.std(shares) / 40**0.5

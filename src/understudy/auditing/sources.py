@@ -19,7 +19,7 @@ from understudy.auditing.measures import SIGNIFICANT, AuditData
 from understudy.comparison.interval import Interval
 from understudy.data.examples import Pool
 from understudy.labels.votes import Votes
-from understudy.maths.proportions import Share, exact, holm, two_sided
+from understudy.maths.proportions import Share, cross_validated, disagreement, exact, holm, two_sided
 from understudy.maths.source_confusion import without_each
 
 
@@ -82,7 +82,7 @@ def audit_sources(data: AuditData, pool: Pool | None) -> AuditedSources | None:
     if not isinstance(on_gold, Votes) or not isinstance(on_pool, Votes):
         return None
     truth = torch.from_numpy(data.truth)
-    loss, right = without_each(on_gold.votes, truth, on_gold.classes)
+    loss, right, predicted = without_each(on_gold.votes, truth, on_gold.classes)
     voted = on_gold.votes >= 0
     correct = ((on_gold.votes == truth.unsqueeze(1)) & voted).sum(0).tolist()
     gains = [Interval.of(gain) for gain in (loss[:, 1:] - loss[:, :1]).T.tolist()]
@@ -96,9 +96,9 @@ def audit_sources(data: AuditData, pool: Pool | None) -> AuditedSources | None:
         )
     ]  # fmt: skip
     majority = Votes(on_gold.votes, on_gold.classes).top1() == truth
-    weighted, plain = (exact(int(correct.sum()), len(truth)) for correct in (right[:, 0], majority))
+    weighted = cross_validated(int(right[:, 0].sum()), len(truth), disagreement(list(predicted.numpy())))
     each.sort(key=lambda source: -source.gain.mean)
-    return AuditedSources(each, weighted, plain, _models(data, on_gold, truth))
+    return AuditedSources(each, weighted, exact(int(majority.sum()), len(truth)), _models(data, on_gold, truth))
 
 
 def _models(data: AuditData, on_gold: Votes, truth: Tensor) -> list[VoteModel]:
