@@ -147,7 +147,7 @@ def _find_delimiter(text: str, whole: bool, known: Collection[str], path: Path) 
         headers[delimiter] = rows[0] if rows else []
         if {len(row) for row in rows} == {len(headers[delimiter])} and len(headers[delimiter]) > 1:
             fits.append(delimiter)
-    if not fits:  # one column, or a row with too many cells: that is said by the reader
+    if not fits:  # one column, or a row with too many cells: the reader names it
         found = max(DELIMITERS, key=lambda each: len(headers[each]))
         return found, headers[found]
     by_name = [each for each in fits if any(name in known or is_reserved(name) for name in headers[each])]
@@ -179,7 +179,7 @@ def find_numbers(file: Delimited, columns: Mapping[str, Any]) -> tuple[dict[str,
     cells = {name: _plain(letters[name]) for name in likely}
     marks = {name: found for name in likely if (found := _marks(cells[name]))}
     agreed = {found[0] for found in marks.values() if len(found) == 1} | {"." for _ in points if file.delimiter == ","}
-    numbers, said = {}, []
+    numbers, notes = {}, []
     for name, found in marks.items():
         odd = next((cell for cell in cells[name].to_pylist() if cell is not None and not cell.isdigit()), "")
         if len(found) > 1 and len(agreed) != 1 and _any(cells[name], "[.,]"):
@@ -193,8 +193,8 @@ def find_numbers(file: Delimited, columns: Mapping[str, Any]) -> tuple[dict[str,
             plain = pc.replace_substring(plain, mark, ".")
             numbers[name] = plain.cast(pa.float64() if _any(plain, "[.eE]|[0-9]{19}") else pa.int64())
             value = numbers[name][pc.index(cells[name], odd).as_py()]
-            said.append(f"column {name!r} holds numbers: {odd!r} is {value}")
-    return numbers, said
+            notes.append(f"column {name!r} holds numbers: {odd!r} is {value}")
+    return numbers, notes
 
 
 def _marks(cells: Any) -> list[str]:
