@@ -101,7 +101,7 @@ class Evaluation:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> "Evaluation":
-        read = {"calibration": StudentCalibration.from_dict, "discordant": tuple}
+        read: dict[str, Callable[[Any], Any]] = {"calibration": StudentCalibration.from_dict, "discordant": tuple}
         read |= dict.fromkeys(("accuracy", "teacher", "gold_only"), lambda share: Share(**share))
         read["metrics"] = read_shares
         return cls(**{n: v if v is None or n not in read else read[n](v) for n, v in stored.items()})
