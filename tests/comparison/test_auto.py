@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.comparison.auto import Pilot, _choice, best_features, nested_correct, run_pilots
+from understudy.comparison.auto import Pilot, _choice, best_features, nested_predictions, run_pilots
 from understudy.comparison.candidate_scores import (
     Candidate,
     choose,
@@ -139,12 +139,14 @@ def test_the_figure_is_of_what_is_chosen_without_the_rows_it_is_measured_on() ->
     known = torch.arange(40) % 3 > 0
     plain = torch.nn.functional.one_hot(torch.where(known, y, 1 - y), 2).double() * 0.2 + 0.4
     gold, predictions = us.Gold(torch.zeros(40, 1), y), {"vanilla": plain, "gce": sure}
-    correct = nested_correct({"": predictions}, gold, fold, all_rows=True)
+    probs, truth = nested_predictions({"": predictions}, gold, fold, all_rows=True)
+    correct = probs.argmax(1) == truth
     assert not correct[:20].any(), "gce was chosen on the second fold"
     assert correct[20:].equal(known[20:]), "vanilla was chosen on the first"
     left = {**predictions, "slam": torch.full((40, 2), torch.nan)}
     fold[0] = -1
-    assert len(nested_correct({"": left}, gold, fold, all_rows=True)) == 39, "neither chosen rows nor dropped methods"
+    kept, _ = nested_predictions({"": left}, gold, fold, all_rows=True)
+    assert len(kept) == 39, "neither chosen rows nor dropped methods"
 
 
 def blobs(noise: float, gold_rows: int = 60) -> tuple[us.Gold, us.Pool, us.Gold]:
