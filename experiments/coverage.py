@@ -37,7 +37,7 @@ GOLD_ROWS = (24, 50, 100, 300)
 SETS = dict.fromkeys(PARTS, 200) | {"compare": 100, "auto": 60}
 LOWEST, HIGHEST = 0.93, 0.97
 #: Sets of a cell that is shown.
-FEWEST = 10
+FEWEST = 20
 #: The chance of less than three standard errors above 0.
 BEYOND = 0.99865
 NOTES = """\
@@ -45,7 +45,8 @@ Without a signal features and teacher say nothing about the class; with a weak o
 knows 66%, with a strong one 92%. Counts are whole numbers: of 24 rows no interval has 95% at every share, and few
 errors of few rows are held in up to 99%. Confusions are listed where gold has one, the larger direction of a pair
 first, and so are larger than they are; their intervals hold nevertheless. Cross-validated figures are of students
-with fewer gold rows than the one that is handed over, and slightly low."""
+with fewer gold rows than the one that is handed over, and slightly low. Cells of fewer than 20 sets are left out (–);
+the last column has all numbers of gold rows together. What is not measured in full yet goes on with the same command."""
 
 
 class Job(NamedTuple):
@@ -186,9 +187,9 @@ def page(folder: Path) -> str:
 
 def _part_line(part: str, kept: list[Measured]) -> str:
     sets = len({each.job.seed for each in kept})
-    error = 100 * math.sqrt(0.95 * 0.05 / sets)
+    error = 100 * math.sqrt(0.95 * 0.05 / max(sets, 1))
     commits = ", ".join(sorted({each.commit for each in kept}))
-    return f"- *{part}*: {sets} sets (standard error {error:.1f}), commit {commits}. {PARTS[part].__doc__}"
+    return f"- *{part}*: {sets} of {SETS[part]} sets for each cell (standard error {error:.1f}), commit {commits}. {PARTS[part].__doc__}"
 
 
 def _text(found: Cell | None) -> str:
