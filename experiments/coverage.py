@@ -46,7 +46,7 @@ knows 66%, with a strong one 92%. Counts are whole numbers: of 24 rows no interv
 errors of few rows are held in up to 99%. Confusions are listed where gold has one, the larger direction of a pair
 first, and so are larger than they are; their intervals hold nevertheless. Cross-validated figures are of students
 with fewer gold rows than the one that is handed over, and slightly low. Cells of fewer than 20 sets are left out (–);
-the last column has all numbers of gold rows together. What is not measured in full yet goes on with the same command."""
+the last column has all numbers of gold rows together. What is not measured in full goes on with that command."""
 
 
 class Job(NamedTuple):
@@ -189,7 +189,8 @@ def _part_line(part: str, kept: list[Measured]) -> str:
     sets = len({each.job.seed for each in kept})
     error = 100 * math.sqrt(0.95 * 0.05 / max(sets, 1))
     commits = ", ".join(sorted({each.commit for each in kept}))
-    return f"- *{part}*: {sets} of {SETS[part]} sets for each cell (standard error {error:.1f}), commit {commits}. {PARTS[part].__doc__}"
+    measured = f"{sets} of {SETS[part]} sets for each cell (standard error {error:.1f}), commit {commits}"
+    return f"- *{part}*: {measured}. {PARTS[part].__doc__}"
 
 
 def _text(found: Cell | None) -> str:
