@@ -358,19 +358,6 @@ def check_compatible(one: Gold | Pool | None, other: Gold | Pool | None, what: s
         )
 
 
-def count_classes(sets: Iterable["Gold | Pool | None"]) -> int | None:
-    """By their names, by the teachers, or else one more than the largest class number; None without labels."""
-    given = [part for part in sets if part is not None]
-    if names := next((part.class_names for part in given if part.class_names), None):
-        return len(names)
-    teachers = [part.teacher for part in given if part.teacher is not None]
-    known = [teacher.classes for teacher in teachers if teacher.classes is not None]
-    if known:
-        return max(known)
-    seen = [part.y for part in given if isinstance(part, Gold)] + [teacher.top1() for teacher in teachers]
-    return int(torch.cat(seen).max()) + 1 if seen else None
-
-
 def drop_unlabelled(pool: Pool | None) -> tuple[Pool | None, Tensor | None]:
     """The pool rows with a label, and which they are (None: all)."""
     if pool is None:

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from understudy.data.examples import Gold, Pool, count_classes
+from understudy.data.examples import Gold, Pool
 from understudy.data.rows import TensorRows
 from understudy.errors import UnderstudyError, warn
 from understudy.features.encoder import Encoded
@@ -120,6 +120,19 @@ class Examples:
         if found is None:
             raise UnderstudyError("no file holds labels; add 'label' to gold, or the teacher's labels to the pool")
         return found
+
+
+def count_classes(sets: Iterable[Gold | Pool | None]) -> int | None:
+    """By their names, by the teachers, or else one more than the largest class number; None without labels."""
+    given = [part for part in sets if part is not None]
+    if names := next((part.class_names for part in given if part.class_names), None):
+        return len(names)
+    teachers = [part.teacher for part in given if part.teacher is not None]
+    known = [teacher.classes for teacher in teachers if teacher.classes is not None]
+    if known:
+        return max(known)
+    seen = [part.y for part in given if isinstance(part, Gold)] + [teacher.top1() for teacher in teachers]
+    return int(torch.cat(seen).max()) + 1 if seen else None
 
 
 def read_examples(

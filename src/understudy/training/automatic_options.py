@@ -56,12 +56,13 @@ import torch
 from torch import Tensor, nn
 
 from understudy import models
-from understudy.data.examples import Gold, Pool, count_classes
+from understudy.data.examples import Gold, Pool
 from understudy.data.inputs import as_rows
 from understudy.data.rows import Rows, take_sparse
 from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import evaluate, predict
+from understudy.io.read import count_classes
 from understudy.models.registry import Student, initial_student
 from understudy.objective import Objective
 from understudy.store.option_fields import checked
