@@ -45,7 +45,8 @@ def by_class(confusion: Ints, *, level: float = LEVEL) -> list[ClassMetrics]:
             int(part) for part in (confusion[label, label], confusion[label].sum(), confusion[:, label].sum())
         )
         either = exact(hits, rows + named - hits, level=level)
-        f1 = Share(*(2 * end / (1 + end) for end in (either.estimate, either.low, either.high)), either.rows)
+        estimate, low, high = (2 * end / (1 + end) for end in (either.estimate, either.low, either.high))
+        f1 = Share(estimate, low, high, either.rows)
         precision, recall = exact(hits, named, level=level), exact(hits, rows, level=level)
         found.append(ClassMetrics(rows, precision, recall, f1))
     return found
@@ -79,7 +80,7 @@ def macro_f1(confusion: Ints, *, level: float = LEVEL) -> Share:
     return Share(float(f1.mean()), float(f1.mean()) - below, float(f1.mean()) + above, float(confusion.sum()))
 
 
-def _f1_correlation(counts: Floats) -> Floats:
+def _f1_correlation(counts: NDArray[np.floating]) -> Floats:
     """Between the classes' F1 by the delta method: an error lowers that of two classes."""
     classes, both = np.arange(len(counts)), counts.sum(0) + counts.sum(1)
     f1 = 2 * counts.diagonal() / both

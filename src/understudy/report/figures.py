@@ -153,7 +153,7 @@ def accuracy_bars(shares: Mapping[str, tuple[float, float, float]]) -> Markup:
     """Accuracies in percent with their 95% intervals, one line each: ``(estimate, low, high)``, the first in colour."""
     with drawing("accuracy", 0.62 + 0.36 * len(shares)) as (figure, result):
         ax = figure.add_subplot()
-        for line, (estimate, low, high) in enumerate(reversed(shares.values())):
+        for line, (estimate, low, high) in enumerate(reversed(list(shares.values()))):
             colour = RIGHT if line == len(shares) - 1 else "#b9b9b9"
             ax.barh(line, 100 * estimate, height=0.56, color=colour)
             if high > low:
@@ -178,7 +178,7 @@ def confusion_matrix_figure(counts: Any, names: Sequence[str]) -> Markup:
                 if counts[true, predicted]:
                     ax.text(predicted, true, f"{counts[true, predicted]}", ha="center", va="center", fontsize=9,
                             color="white" if shares[true, predicted] > 0.75 else "black")  # fmt: skip
-        at = np.arange(0, classes, 1 if classes <= 40 else 10)
+        at = range(0, classes, 1 if classes <= 40 else 10)
         ax.set_yticks(at, [shorten(names[each], 24) for each in at], fontsize=9 if few else 6)
         lean: Any = {} if max(map(len, names)) <= 7 else {"rotation": 35 if few else 90, "ha": "right"}
         ax.set_xticks(at, [shorten(names[each], 24) for each in at], fontsize=9 if few else 6, **lean)
