@@ -276,8 +276,9 @@ class Featuriser:
 
     def notes(self) -> list[str]:
         """What was decided about columns, for the user to know."""
-        numbers = [part for part in self.parts if isinstance(part, Numbers) and part.median is not None]
-        medians = {name: value for part in numbers for name, value in zip(part.names, part.median, strict=True)}
+        numbers = [part for part in self.parts if isinstance(part, Numbers)]
+        found = [(part.names, part.median) for part in numbers if part.median is not None]
+        medians = {name: value for names, median in found for name, value in zip(names, median, strict=True)}
         gaps = [f"{name!r} {medians[name]:,g}" for part in numbers for name in part.gaps if name in self.types]
         dates = {name: kind.removeprefix("dates") for name, kind in self.types.items() if kind.startswith("dates")}
         parts = dict.fromkeys(

@@ -68,9 +68,9 @@ class RawColumns:
             return date_parts(self[of_date[2]])[of_date[1]]
         if name not in self.columns:
             raise no_column(self.where, name, self.columns, ", which is a feature")
-        column: Any = self.columns[name]
+        given: Any = self.columns[name]
         # Arrow's arrays tell their numbers, but not their texts, to np.asarray without a copy to fixed width.
-        column = column if isinstance(column, np.ndarray) else np.asarray(column.to_numpy(zero_copy_only=False))
+        column: Array = given if isinstance(given, np.ndarray) else np.asarray(given.to_numpy(zero_copy_only=False))
         kind = self.kinds.get(name, "")
         if kind == "flags" and column.dtype.kind != "b":
             return _as_flags(column, self.at(name))
@@ -203,5 +203,5 @@ def date_parts(dates: Array) -> dict[str, Array]:
     numbers = {"day": (days - np.datetime64("2000-01-01")).astype(np.float64), "hour": (dates - days) / _HOUR}
     counts = {"month": days.astype("datetime64[M]").astype(int) % 12 + 1, "weekday": (days.astype(int) + 3) % 7 + 1}
     return {name: np.where(empty, np.nan, each) for name, each in numbers.items()} | {
-        name: np.where(empty, None, each.astype(str).astype(object)) for name, each in counts.items()
+        name: np.where(empty, np.array(None), each.astype(str).astype(object)) for name, each in counts.items()
     }

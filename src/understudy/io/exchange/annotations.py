@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from understudy.errors import UnderstudyError, shown, warn
+from understudy.features.raw_columns import TRUE
 from understudy.io.exchange import FORMS, TOOLS, find_tool
 from understudy.io.exchange.tasks import known_ids, rows_by_id
-from understudy.io.label_columns import DRAWN, SHOWN, TRUE
+from understudy.io.label_columns import DRAWN, SHOWN
 from understudy.io.readers import object_column
 from understudy.io.table import Stored, Table, read_table
 from understudy.io.write import write_columns, write_table

@@ -116,8 +116,8 @@ def jsonl_source(path: Path) -> TableSource:
     def line(row: int) -> int:
         return next(islice((number for number, _ in _json_lines(path)), row, None))
 
-    names = list(dict.fromkeys(name for _, columns in batches for name in columns))
-    return TableSource(names, rows, read, stored=stored, line=line)
+    listed = list(dict.fromkeys(name for _, columns in batches for name in columns))
+    return TableSource(listed, rows, read, stored=stored, line=line)
 
 
 def _json_lines(path: Path) -> Iterator[tuple[int, bytes]]:

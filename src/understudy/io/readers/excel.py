@@ -51,9 +51,10 @@ def _letters(cell: Any) -> str:
     """A cell as CSV has it: 12 and not 12.0, ISO dates, true and false."""
     if isinstance(cell, bool):
         return str(cell).lower()
-    if isinstance(cell, datetime | date):
-        midnight = not isinstance(cell, datetime) or cell.time() == cell.time().min
-        return f"{cell:%Y-%m-%d}" if midnight else cell.isoformat(" ", "seconds")
+    if isinstance(cell, datetime) and cell.time() != cell.time().min:
+        return cell.isoformat(" ", "seconds")
+    if isinstance(cell, date):
+        return f"{cell:%Y-%m-%d}"
     if isinstance(cell, float):
         return repr(int(cell)) if cell.is_integer() and abs(cell) < 1 << 53 else repr(cell)
     return str(cell)
