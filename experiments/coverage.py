@@ -122,7 +122,7 @@ def run(folder: Path, parts: Sequence[str], sets: int | None, workers: int, minu
     for part in parts:
         done = {kept.job for kept in stored(folder, part)}
         seeds = range(SETS[part] if sets is None else min(sets, SETS[part]))
-        jobs = [Job(part, *key, seed) for seed, *key in product(seeds, SIGNALS, GOLD_ROWS)]
+        jobs = [Job(part, signal, rows, seed) for seed, signal, rows in product(seeds, SIGNALS, GOLD_ROWS)]
         left = [job for job in jobs if job not in done]
         if not left:
             continue
