@@ -44,6 +44,9 @@ def test_classes_without_rows_and_no_rows_at_all() -> None:
     found = overall(np.array([[0.9, 0.1, 0.0]] * 4), np.zeros(4, dtype=np.int64))
     assert found["accuracy"].estimate == found["balanced_accuracy"].estimate == found["macro_f1"].estimate == 1
     assert not found["auc"].known
+    # One class: F1 = 2J / (1 + J) of J = 4 of 4, not "1 for certain".
+    low = exact(4, 4).low
+    assert (found["macro_f1"].low, found["macro_f1"].high) == (pytest.approx(2 * low / (1 + low)), 1)
     unseen = by_class(np.array([[3, 0], [0, 0]]))[1]
     assert not unseen.precision.known and not unseen.recall.known and not unseen.f1.known
 
@@ -74,6 +77,13 @@ def test_the_interval_of_a_mean_is_bent_by_skewness() -> None:
     found = mean(np.array([0.0, 0.0, 0.0, 4.0]))
     assert (found.low, found.high) == (pytest.approx(1 - 2.3572, abs=1e-3), pytest.approx(1 + 12.806, abs=1e-2))
     assert mean(np.full(9, 0.3)).width == 0
+
+
+def test_the_interval_of_the_log_loss_is_finite_and_above_zero() -> None:
+    probs = np.array([[1.0, 0.0]] * 23 + [[1e-4, 1 - 1e-4]])
+    found = overall(probs, np.zeros(24, dtype=np.int64))["log_loss"]
+    assert mean(-np.log(probs[:, 0])).low < 0 == found.low and found.high < np.inf
+    assert not overall(probs[:1], np.zeros(1, dtype=np.int64))["log_loss"].known
 
 
 def test_the_interval_of_skew_losses_keeps_its_level() -> None:

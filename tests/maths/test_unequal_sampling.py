@@ -13,6 +13,8 @@ def test_probabilities_by_hand() -> None:
     assert found.tolist() == pytest.approx([0.25, 1.0, 0.5, 0.25])
     assert inclusion_probabilities(torch.tensor([3.0, 3.0, 3.0]), 3).tolist() == [1.0, 1.0, 1.0]
     assert inclusion_probabilities(torch.tensor([3.0, 1.0]), 0).tolist() == [0.0, 0.0]
+    # 85 thirds sum to slightly less than 85 / 3.
+    assert float(inclusion_probabilities(torch.full((85,), 1 / 3), 85).max()) == 1
 
 
 def test_they_are_the_solution_of_their_equation() -> None:

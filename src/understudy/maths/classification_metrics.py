@@ -13,7 +13,7 @@ without that, 95% with it). AUC of several classes: the mean over classes, each 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,12 +58,12 @@ def overall(probs: Floats, truth: Ints, *, level: float = LEVEL) -> dict[str, Sh
     confusion = confusion_counts(truth, probs.argmax(1), classes=probs.shape[1])
     seen = np.flatnonzero(confusion.sum(1))
     rows, hits = confusion.sum(1)[seen], confusion.diagonal()[seen]
-    losses = -np.log(np.maximum(probs[np.arange(len(truth)), truth], 1e-15))
+    loss = mean(-np.log(np.maximum(probs[np.arange(len(truth)), truth], 1e-15)), level=level)
     return {
         "accuracy": exact(int(hits.sum()), len(truth), level=level),
         "balanced_accuracy": stratified(hits, rows, np.full(len(seen), 1 / len(seen)), level=level),
         "macro_f1": macro_f1(confusion, level=level),
-        "log_loss": mean(losses, level=level),
+        "log_loss": replace(loss, low=max(loss.low, 0.0)) if len(truth) > 1 else UNKNOWN,
         "auc": auc(probs, truth, level=level),
     }
 
@@ -92,7 +92,9 @@ def _f1_correlation(counts: NDArray[np.floating]) -> Floats:
     flat = gradient.reshape(len(counts), -1)
     covariance = (flat * counts.ravel()) @ flat.T
     deviation = np.sqrt(np.maximum(covariance.diagonal(), 1e-15))
-    return np.asarray(covariance / np.outer(deviation, deviation))
+    correlation = covariance / np.outer(deviation, deviation)
+    np.fill_diagonal(correlation, 1.0)  # a single class has an F1 of 1 whatever the counts: a variance of 0
+    return np.asarray(correlation)
 
 
 def mean(values: Floats, *, level: float = LEVEL) -> Share:

@@ -21,7 +21,7 @@ def inclusion_probabilities(weights: Tensor, n: int) -> Tensor:
     # The k largest are certain; the others share n − k draws, and k is the least for which none of them exceeds 1.
     certain = int((((n - torch.arange(len(weight))) * largest) <= rest).nonzero()[0])
     probability = weight * ((n - certain) / rest[certain])
-    return probability.masked_fill_(weight > largest[certain], 1.0)
+    return probability.masked_fill_(weight > largest[certain], 1.0).clamp_(max=1.0)  # rounding may exceed it
 
 
 def systematic(probability: Tensor, n: int, *, start: float, key: int) -> Tensor:
