@@ -71,6 +71,12 @@ def test_cross_validated_without_a_test_set() -> None:
     assert evaluated(None, rows(19)) is None, "too few gold rows"
 
 
+def test_the_majority_is_that_of_the_rows_that_measure() -> None:
+    gold = rows(40) + us.Gold(torch.zeros(60, 1), torch.zeros(60, dtype=torch.long), chosen=True)
+    found = evaluated(None, gold)
+    assert (found.majority_class, found.majority, found.accuracy.estimate) == (1, 0.75, 0.75)
+
+
 def test_a_pilot_has_cross_validated_already() -> None:
     candidates = [
         {"method": "slam", "rows": 40, "accuracy": 0.85}, {"method": "gold only", "rows": 40, "accuracy": 0.9}

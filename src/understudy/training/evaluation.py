@@ -150,7 +150,7 @@ def evaluate_training(
                 gold_only, baseline = alone.correct(gold), alone.accuracy(gold)
     if accuracy is None:
         return None
-    counts = torch.bincount(measured.y)
+    counts = torch.bincount(measured.y if test is not None else measured.y[random_gold(measured)])
     teacher, where = _teacher(measured, gold, rows)
     discordant = None
     if correct is not None and gold_only is not None:
@@ -164,7 +164,7 @@ def evaluate_training(
     elif gold is not None and on_gold is not None:
         found = measure_classes(cross_tempered(on_gold, gold.y[random_gold(gold)]), gold.y[random_gold(gold)])
     return Evaluation(
-        accuracy, rows, int(counts.argmax()), float(counts.max()) / len(measured), teacher, where, baseline, discordant,
+        accuracy, rows, int(counts.argmax()), float(counts.max() / counts.sum()), teacher, where, baseline, discordant,
         calibration, read_shares(found["metrics"] or {}), found["confusion"],
     )  # fmt: skip
 
