@@ -117,10 +117,12 @@ def test_what_no_gold_row_tells_is_unknown() -> None:
     values = [each for each in found if each.group == "b"]
     assert len(values) == 6 and not any(each.value.known or each.worth for each in values)
     assert all(record["value"]["estimate"] is None for record in as_records(values))
+    assert {(each.difference, each.value.low, each.value.high) for each in values} == {(False, 0, 1), (True, -1, 1)}
     assert all(each.value.known for each in found if each.group is None)
     # No gold row is called 2: its precision and recall are unknown, its share is not.
     three = us.estimate(gold, pool, what=["share", "precision", "recall", "f1"], class_names="abc")
     assert [one(three, name, 2).value.known for name in ("share", "precision", "recall", "f1")] == [True, *[False] * 3]
+    assert (one(three, "precision", 2).value.low, one(three, "precision", 2).value.high) == (0, 1)
 
 
 def test_f1_and_confusions_of_gold_alone_by_hand() -> None:
@@ -189,6 +191,14 @@ def test_what_it_cannot_estimate_is_refused() -> None:
         us.estimate(gold, pool, what=["mean"])
     with pytest.raises(us.UnderstudyError, match="by holds 3 values for 100 gold rows"):
         us.estimate(gold, pool, by=(["a", "b", "c"], ["a"] * 10_000))
+    with pytest.raises(us.UnderstudyError, match="by holds 1 values for 100 gold rows"):
+        us.estimate(gold, pool, by=(2024, 2025))
+    with pytest.raises(us.UnderstudyError, match=r"by has no group that gold and pool share \(\['1'\], \['1.0'\]\)"):
+        us.estimate(gold, pool, by=(np.ones(100, dtype=int), np.ones(10_000)))
+    for labels, fault in ((-1, "holds only −1 for gold or"), (np.nan, "holds no whole numbers; pass class numbers")):
+        for mine, theirs in ((labels, 0), (0, labels)):
+            with pytest.raises(us.UnderstudyError, match=f"labels {fault}"):
+                us.estimate(gold, pool, labels=(np.full(100, mine), np.full(10_000, theirs)))
     with pytest.raises(us.UnderstudyError, match="no gold row has a teacher label"):
         us.estimate(us.Gold(np.zeros((4, 1)), np.array([0, 1, 0, 1])), pool)
 

@@ -242,7 +242,12 @@ def estimate(
         data = replace(data, proxies=_reconciled(proxy, gold, pool, rows))
     groups = None if by is None else _per_row(by, sizes, rows, "by")
     if labels is not None:
-        mine, theirs = (each.astype(np.int64) for each in _per_row(labels, sizes, rows, "labels"))
+        given = _per_row(labels, sizes, rows, "labels")
+        if any(each.dtype.kind not in "biu" for each in given):
+            raise UnderstudyError("labels holds no whole numbers; pass class numbers, −1 where there is none")
+        if not all((each >= 0).any() for each in given):
+            raise UnderstudyError("labels holds only −1 for gold or for the pool; pass labels of rows of both")
+        mine, theirs = (each.astype(np.int64) for each in given)
         if max(mine.max(), theirs.max()) >= len(data.names):
             raise UnderstudyError(
                 f"labels holds a class above {len(data.names) - 1}, the last; name all in class_names"
@@ -251,6 +256,9 @@ def estimate(
         data = replace(data, labels=(mine, theirs)).take(*kept)
         groups = groups and [each[rows] for each, rows in zip(groups, kept, strict=True)]
     texts = [each.astype(str) for each in groups or ()]
+    if texts and not np.isin(*texts).any():
+        some = [sorted(set(each.tolist()))[:3] for each in texts]
+        raise UnderstudyError(f"by has no group that gold and pool share ({some[0]}, {some[1]}); spell both alike")
     parts = {name: (texts[0] == name, texts[1] == name) for name in (np.unique(texts[1]).tolist() if texts else ())}
     return [one for name in what for one in _estimates(name, data, parts)]
 
@@ -271,7 +279,7 @@ def _per_row(given: tuple[Any, Any], sizes: tuple[int, int], rows: list[Ints], w
     for each, size, kept, where in zip(given, sizes, rows, ("gold", "pool"), strict=True):
         array = np.asarray(each)
         if array.shape != (size,):
-            raise UnderstudyError(f"{what} holds {len(array)} values for {size} {where} rows; give one per row")
+            raise UnderstudyError(f"{what} holds {array.size} values for {size} {where} rows; give one per row")
         values.append(array[kept])
     return values
 
@@ -337,7 +345,7 @@ def _estimates(what: str, data: Measured, parts: dict[str, tuple[Bools, Bools]])
         rows[place] if each.gold_tally().rows.sum() > 0 else 0 for place, each in zip(compared, outside, strict=True)
     ]
     return found + [
-        Estimate(what, each.label, each.name, each.group, True, _share(ends, n), None)
+        Estimate(what, each.label, each.name, each.group, True, _share(ends, n, -1.0), None)
         for each, n, ends in zip(outside, informed, differences, strict=True)
     ]
 
@@ -352,7 +360,7 @@ def _classes(what: str, data: Measured) -> list[tuple[int | None, int | None]]:
     return [(label, label) for label in range(len(data.names))]
 
 
-def _share(ends: Ends, rows: int) -> Share:
-    """``rows``: 0 where nothing is known."""
-    estimate, low, high = map(float, ends)
-    return Share(estimate if rows else math.nan, low, high, rows)
+def _share(ends: Ends, rows: int, lowest: float = 0.0) -> Share:
+    """``rows``: 0 where nothing is known; it may then lie anywhere from ``lowest`` on."""
+    estimate, low, high = map(float, ends) if rows else (math.nan, lowest, 1.0)
+    return Share(estimate, low, high, rows)
