@@ -71,6 +71,17 @@ def test_shares_of_anchors_and_of_new_rows() -> None:
         watch.add({"r000": "Neg"})
 
 
+def test_a_teacher_that_gives_no_class_any_more_gives_an_alarm() -> None:
+    watch = us.TeacherWatch(TRUTH)
+    with pytest.raises(us.UnderstudyError, match="none of the answers"):
+        watch.add(dict.fromkeys(TRUTH, None), name="reference")
+    watch.add(TRUTH, name="reference")
+    look = watch.add(dict.fromkeys(TRUTH, None), name="one")
+    assert look.without_class == 200 and look.changes[0].what == "accuracy"
+    with pytest.raises(us.UnderstudyError, match="none of the answers"):
+        watch.add({}, name="two")
+
+
 def test_whole_years_without_a_change() -> None:
     """Tiny years, of 12 looks with few anchors: alarms are rarer than 5%."""
     alarms = 0

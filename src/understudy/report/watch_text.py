@@ -14,7 +14,7 @@ def print_looks(watch: TeacherWatch, added: int | None) -> None:
     """``added``: how many looks are new; None: no answers were given."""
     out = Console()
     if watch.looks:
-        headings = ["look", "anchors", "right", "accuracy so far", "95% CI at all looks", "new rows", "alarm"]
+        headings = ["look", "anchors", "right", "accuracy on anchors", "95% CI at all looks", "new rows", "alarm"]
         title = "[bold]The last looks[/]"
         print_table(out, title, map(_cells, watch.looks[-SHOWN:]), headings)
     for line in sentences("watch", "verdict", watch, added):
