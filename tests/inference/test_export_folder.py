@@ -1,5 +1,6 @@
 """An exported folder predicts raw rows as the run does, in a Python that has neither torch nor this package."""
 
+import csv
 import json
 import math
 import subprocess
@@ -229,3 +230,29 @@ def test_dates_truth_values_and_gaps(tmp_path: Path) -> None:
     for name, cell in (("ok", "maybe"), ("Joined on", "12/31/2024")):
         with pytest.raises(ValueError, match=f"row 0: {name!r} holds {cell!r}; training had"):
             model.predict([{"age": 1.0, "ok": "no", "Joined on": None, name: cell}])
+
+
+def test_files_as_spreadsheets_write_them(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "run", ROWS, FeatureOptions(text="message", columns=("age", "job"), max_categories=9))
+    folder = export(run, tmp_path / "model")
+    message, age, job = ROWS.values()
+    for delimiter, mark in ((",", "."), (";", ","), ("\t", ",")):
+        with (tmp_path / "rows.csv").open("w", newline="", encoding="utf-8-sig") as file:
+            writer = csv.writer(file, delimiter=delimiter)
+            writer.writerow(["No", "job", "age", "message; in short", "message"])
+            writer.writerows(
+                (0, *row)
+                for row in zip(job, [f" {each}".replace(".", mark) for each in age], job, message, strict=True)
+            )
+        rows = standalone.read_csv(str(tmp_path / "rows.csv"), standalone.Model(folder).names)
+        found = standalone.Model(folder).predict_proba(rows)
+        np.testing.assert_allclose(found, run.config["expected"].numpy(), atol=1e-5)
+    for cell in ("1,234", "1,2,3", "x"):
+        with pytest.raises(ValueError, match=f"'age' holds {cell!r}, not a number"):
+            standalone.as_number(cell, "age", 0)
+    assert [standalone.as_number(cell, "age", 0) for cell in ("0,125", "-3,1415", "12,5")] == [0.125, -3.1415, 12.5]
+    (tmp_path / "other.csv").write_text("a;b\n1;2\n", encoding="utf-8")
+    for name, said in (("other.csv", "no column 'message'"), ("none.csv", "No such file")):
+        command = [sys.executable, str(folder / "predict.py"), str(tmp_path / name)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 1 and said in done.stderr and "Traceback" not in done.stderr

@@ -14,6 +14,7 @@
 import argparse
 import base64
 import csv
+import io
 import json
 import math
 import re
@@ -28,14 +29,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-BATCH = 64
-MOST_BYTES = 16_000_000
-# As scikit-learn reads words.
-WORD = re.compile(r"(?u)\b\w\w+\b")
+BATCH, MOST_BYTES = 64, 16_000_000
+WORD = re.compile(r"(?u)\b\w\w+\b")  # as scikit-learn reads words
+DECIMAL = re.compile(r"\s*[+-]?(\d+,(\d\d?|\d{4,})|0,\d+)\s*")  # 1,234 may be a thousand
 Columns = Mapping[str, Sequence[Any]]
-FLAGS = (
-    dict.fromkeys(("true", "1", "1.0", "yes"), True) | dict.fromkeys(("false", "0", "0.0", "no"), False) | {"": None}
-)
+FLAGS = {"true": True, "yes": True, "1": True, "1.0": True,
+         "false": False, "no": False, "0": False, "0.0": False, "": None}  # fmt: skip
 #: Of a date: days since 2000, hours since midnight, month and weekday (Monday: 1).
 DATE_PARTS: dict[str, Any] = {
     "day": lambda at: (at - datetime(2000, 1, 1)).days, "month": lambda at: at.month, "weekday": datetime.isoweekday,
@@ -48,7 +47,7 @@ class Model:
         self.folder, self.threads = Path(folder or Path(__file__).parent), threads
         settings = json.loads((self.folder / "features.json").read_text(encoding="utf-8"))
         self.classes: list[str] = settings["classes"]
-        self.parts = [PARTS[part["kind"]](part, self) for part in settings["parts"]]
+        self.parts: list[Any] = [PARTS[part["kind"]](part, self) for part in settings["parts"]]
         self.kinds: dict[str, str] = settings["kinds"]  # of flags, and of dates: "dates %d.%m.%Y"
         made = {f"{part} of {name}": name for name in self.kinds for part in DATE_PARTS}
         #: The columns that a row must have.
@@ -126,9 +125,6 @@ class FeaturePart:
     def __init__(self, part: dict[str, Any], model: Model) -> None:
         self.part, self.names = part, [part["name"]] if "name" in part else list(part.get("names", ()))
 
-    def __call__(self, columns: Columns) -> Any:
-        raise NotImplementedError
-
     def texts(self, columns: Columns) -> list[str]:
         texts = list(columns[self.names[0]])
         for row, text in enumerate(texts):
@@ -161,7 +157,8 @@ class NumberPart(FeaturePart):
 
 def as_number(value: Any, name: str, row: int) -> float:
     try:
-        return math.nan if value is None or value == "" else float(value)
+        value = value.replace(",", ".") if isinstance(value, str) and DECIMAL.fullmatch(value) else value
+        return math.nan if value is None or not str(value).strip() else float(value)
     except (TypeError, ValueError):
         raise ValueError(f"row {row}: {name!r} holds {value!r}, not a number") from None
 
@@ -214,8 +211,6 @@ class ImagePart(FeaturePart):
     """Paths or bytes of image files; this part needs Pillow."""
 
     def __call__(self, columns: Columns) -> Any:
-        import io
-
         from PIL import Image, ImageOps
 
         height, width = self.part["size"]
@@ -225,8 +220,7 @@ class ImagePart(FeaturePart):
                 upright = ImageOps.exif_transpose(image)
                 grey = "L" if upright.mode in ("1", "L", "LA") else "RGB"
                 upright = upright.convert(grey).convert(self.part["mode"])
-                if upright.size != (width, height):
-                    upright = upright.resize((width, height), Image.Resampling.BILINEAR)
+                upright = upright.resize((width, height), Image.Resampling.BILINEAR)
                 pixels.append(np.asarray(upright, np.float32).reshape(height, width, -1).transpose(2, 0, 1) / 255)
         return np.stack(pixels)
 
@@ -294,10 +288,8 @@ class WordPiece:
     def __call__(self, text: str) -> list[int]:
         found: list[int] = []
         for part in self.special.split(text):
-            if self.special.fullmatch(part):
-                found.append(self.pieces[part])
-            else:
-                found += [piece for word in self.words(part) for piece in self.cut(word)]
+            pieces = [piece for word in self.words(part) for piece in self.cut(word)]
+            found += [self.pieces[part]] if self.special.fullmatch(part) else pieces
         return [self.first, *found[: self.most - 2], self.last]
 
     def words(self, text: str) -> Iterable[str]:
@@ -320,12 +312,10 @@ class WordPiece:
                     break
             else:
                 return [self.unknown]
-            found.append(piece)
-            start = end
+            found, start = [*found, piece], end
         return found
 
 
-# Chinese characters are words of their own.
 CHINESE = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
            (0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F))  # fmt: skip
 
@@ -378,19 +368,29 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+def read_csv(path: str, names: Iterable[str]) -> list[dict[str, Any]]:
+    """Rows, with the delimiter that finds most of the columns ``names``."""
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        lines = file.readlines()
+    heads = {each: next(csv.reader(lines, delimiter=each), []) for each in ",;\t|"}
+    return list(csv.DictReader(lines, delimiter=max(heads, key=lambda each: len({*names} & {*heads[each]}))))
+
+
 def command_line() -> None:
     parser = argparse.ArgumentParser(description="Predict with the model in this folder.")
     parser.add_argument("file", nargs="?", help="CSV with a header")
     parser.add_argument("--serve", type=int, metavar="PORT", help="answer POST /predict instead")
     parser.add_argument("--host", default="127.0.0.1")
     given = parser.parse_args()
+    if given.file is None and given.serve is None:
+        parser.error("name a CSV file, or --serve PORT")
     Handler.model = model = Model()
     if given.serve is not None:
         ThreadingHTTPServer((given.host, given.serve), Handler).serve_forever()
-    if given.file is None:
-        parser.error("name a CSV file, or --serve PORT")
-    with open(given.file, newline="", encoding="utf-8-sig") as file:
-        found = answer(model, list(csv.DictReader(file)))
+    try:
+        found = answer(model, read_csv(given.file, model.names))
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {given.file}: {error}")
     writer = csv.writer(sys.stdout)
     writer.writerow(["label", "confidence", *model.classes])
     writer.writerows([one["label"], one["confidence"], *one["probabilities"].values()] for one in found)
