@@ -22,6 +22,15 @@ def test_days_months_and_years_of_times() -> None:
     assert time_windows(dates, "year", "at").tolist() == ["2024", "2024", "2023"]
 
 
+def test_dates_as_spreadsheets_write_them() -> None:
+    assert time_windows(["07.03.2024", "31.12.2023"], "month", "at").tolist() == ["2024-03", "2023-12"]
+    assert time_windows(["3/31/2024 23:59", "4/1/2024 00:00"], "week", "at").tolist() == ["2024-03-25", "2024-04-01"]
+    with pytest.raises(UnderstudyError, match="holds '03/04/2024', no date"):  # of March, or of April
+        time_windows(["03/04/2024"], "month", "at")
+    with pytest.raises(UnderstudyError, match="no date in row 1"):
+        time_windows(["07.03.2024", ""], "month", "at")
+
+
 def test_a_column_that_is_called_like_a_window_is_a_column() -> None:
     assert split_window("week:created_at") == ("week", "created_at")
     assert split_window("week") == ("", "week") and split_window("a:b") == ("", "a:b")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from understudy.errors import UnderstudyError
+from understudy.features.raw_columns import RawColumns, find_kind
 from understudy.store.arrow import Array
 
 #: NumPy's unit of each window.
@@ -23,8 +24,13 @@ def split_window(by: str) -> tuple[str, str]:
 
 
 def time_windows(dates: Sequence[str] | Array, window: str, name: str) -> Array:
-    """The first day (month, year) of each date's window; dates begin with YYYY-MM-DD."""
+    """The first day (month, year) of each date's window; dates begin with YYYY-MM-DD, or all are written in one of the
+    other ways that features know (31.12.2024)."""
     texts = np.asarray(dates, dtype=str)
+    if (kind := find_kind(texts.astype(object))).startswith("dates %"):
+        texts = (
+            RawColumns({name: texts.astype(object)}, name, kinds={name: kind})[name].astype("datetime64[D]").astype(str)
+        )
     try:
         days = texts.astype("U10").astype("datetime64[D]")
     except ValueError as error:
