@@ -130,3 +130,10 @@ def test_the_summary_comes_first_and_the_rest_is_folded(tmp_path: Path) -> None:
     first, fold = text.index("<dt>Accuracy"), text.index("<details>")
     assert text.index("<h1>") < first < text.index("careful") < fold < text.index("<h2>Results")
     assert text.count("<details>") == text.count("</details>") == text.count("<summary>")
+
+
+@pytest.mark.parametrize("rows", ["test", "gold"])
+def test_metrics_say_where_folds_make_their_intervals_too_narrow(tmp_path: Path, rows: str) -> None:
+    found = replace(on_test(180, 150), rows=rows, confusion=[[40, 10], [10, 140]])
+    write_run_report(tmp_path / "r.html", a_run(found, 0.9))
+    assert ("somewhat too narrow" in (tmp_path / "r.html").read_text(encoding="utf-8")) is (rows == "gold")

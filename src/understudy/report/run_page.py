@@ -30,7 +30,7 @@ from understudy.report.run_text import (
     summary,
 )
 from understudy.report.templates import percent_range, sentences, write_page
-from understudy.training.evaluation import Evaluation
+from understudy.training.evaluation import GOLD, Evaluation
 from understudy.training.job import TrainedJob
 from understudy.training.options import LBFGS
 from understudy.training.run import Run
@@ -94,6 +94,7 @@ def _by_class(found: Evaluation | None, class_names: Sequence[str] | None) -> di
             for name, share in {"accuracy": found.accuracy, **found.metrics}.items()
         ],
         "class_metrics": lines,
+        "cross_validated": found.rows == GOLD,
         "confusion_svg": confusion_matrix_figure(counts, names) if len(names) <= MOST_CLASSES else None,
     }
 

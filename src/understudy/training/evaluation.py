@@ -90,8 +90,9 @@ class Evaluation:
     discordant: tuple[int, int] | None = None
     #: None where no rows are held out to fit a temperature to.
     calibration: StudentCalibration | None = None
-    #: Accuracy, balanced accuracy, macro-F1, log-loss, AUC; and rows by true and predicted class, where the predictions
-    #: of single rows are known.
+    #: Balanced accuracy, macro-F1, log-loss, AUC; and rows by true and predicted class, where the predictions of single
+    #: rows are known. Cross-validated, their intervals and the calibration gap's count the rows as independent: on 50
+    #: rows of noise they hold the truth in 84 to 90% of sets, the accuracy's in 96%.
     metrics: dict[str, Share] = field(default_factory=dict)
     confusion: list[list[int]] | None = None
 
