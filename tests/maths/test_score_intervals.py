@@ -89,3 +89,15 @@ def test_strata_of_estimated_size_vary_like_their_mean() -> None:
     known = score_statistic(strata._replace(together=None, within=None), within, np.array([0.32 + 1e-7]))
     variance = 0.6**2 * (2 / 60) * (58 / 60) / 60 + 0.4**2 * 0.75 * 0.25 / 40
     assert known[0] == pytest.approx(-1e-7 / np.sqrt(variance), rel=1e-3)
+
+
+def test_strata_without_an_error_have_an_interval_whatever_the_rounding() -> None:
+    """Hits in all rows of some strata and in none of others: the variance at the estimate is exactly 0."""
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        rows, population = rng.integers(5, 60, (1, 4)).astype(float), rng.integers(100, 999, (1, 4)).astype(float)
+        right = rng.random((1, 4)) < 0.5
+        c = population / population.sum()
+        found, other = (mean_intervals(Strata(rows * hit, rows, population), c) for hit in (right, ~right))
+        assert found[2] - found[1] > 0.01 and found[1] <= found[0] <= found[2]
+        assert np.allclose((found[1], found[2]), (1 - other[2], 1 - other[1]), atol=1e-6)

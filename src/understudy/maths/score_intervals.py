@@ -59,7 +59,9 @@ def mean_intervals(strata: Strata, c: Floats, *, level: float = LEVEL) -> tuple[
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             p = _shares(strata.hits, strata.rows, c * sign * np.sinh(middle)[:, None])
-            held = (estimate - (c * p).sum(-1)) ** 2 <= critical**2 * _variance(strata, c, p)
+            # Where all shares are 0 or 1 the variance is 0, and the two sums may differ by rounding.
+            gap = np.maximum(np.abs(estimate - (c * p).sum(-1)) - 1e-12, 0)
+            held = gap**2 <= critical**2 * _variance(strata, c, p)
             low, high = np.where(held, middle, low), np.where(held, high, middle)
         ends.append((c * _shares(strata.hits, strata.rows, c * sign * np.sinh(low)[:, None])).sum(-1))
     return estimate, ends[0], ends[1]
