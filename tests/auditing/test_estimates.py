@@ -185,6 +185,14 @@ def test_chosen_rows_count_only_with_their_probability() -> None:
     assert one(us.estimate(gold, pool, probability=np.full(100, 0.1)), "share", 1).value.rows == 100
 
 
+def test_pool_rows_without_a_label_are_left_out_with_a_warning() -> None:
+    gold, _ = by_hand()
+    pool = us.Pool(np.zeros((10_000, 1)), us.Hard(np.repeat([1, 0, -1], [1500, 7000, 1500]), classes=2))
+    with pytest.warns(us.UnderstudyWarning, match="1,500 of 10,000 pool rows have no label; all estimates are of the"):
+        found = us.estimate(gold, pool)
+    assert one(found, "share", 1).value.estimate == pytest.approx((1500 * 0.75 + 7000 * 0.05) / 8500)
+
+
 def test_what_it_cannot_estimate_is_refused() -> None:
     gold, pool = by_hand()
     with pytest.raises(us.UnderstudyError, match=r"what='mean'\) is not known; choose from share, accuracy"):

@@ -47,7 +47,7 @@ from understudy.auditing.tally_intervals import (
 )
 from understudy.data.examples import Gold, Pool, check_probability, check_sets, weighed
 from understudy.data.fitted_rows import mark_fitted
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, warn
 from understudy.labels.class_names import joint_names
 from understudy.maths.proportions import Share
 from understudy.models.small_nets import linear
@@ -255,6 +255,11 @@ def estimate(
         kept = mine >= 0, theirs >= 0
         data = replace(data, labels=(mine, theirs)).take(*kept)
         groups = groups and [each[rows] for each, rows in zip(groups, kept, strict=True)]
+    if left_out := sizes[1] - len(data.labels[1]):
+        warn(
+            f"{left_out:,} of {sizes[1]:,} pool rows have no label; all estimates are of the other rows, and classes "
+            "that are rarely labelled have smaller shares there"
+        )
     texts = [each.astype(str) for each in groups or ()]
     if texts and not np.isin(*texts).any():
         some = [sorted(set(each.tolist()))[:3] for each in texts]
