@@ -296,8 +296,7 @@ class WordPiece:
         text = "".join(sign for sign in text if sign in "\t\n\r" or not is_control(sign))
         if self.strip:
             text = "".join(sign for sign in unicodedata.normalize("NFD", text) if unicodedata.category(sign) != "Mn")
-        if self.lower:
-            # Sign by sign: the lower case of a whole word may depend on its end (Greek).
+        if self.lower:  # sign by sign: the lower case of a whole word may depend on its end (Greek)
             text = "".join(map(str.lower, text))
         return "".join(f" {sign} " if stands_alone(sign) else sign for sign in text).split()
 
@@ -312,7 +311,8 @@ class WordPiece:
                     break
             else:
                 return [self.unknown]
-            found, start = [*found, piece], end
+            found.append(piece)
+            start = end
         return found
 
 
