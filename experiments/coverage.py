@@ -45,8 +45,8 @@ Without a signal features and teacher say nothing about the class; with a weak o
 knows 66%, with a strong one 92%. Counts are whole numbers: of 24 rows no interval has 95% at every share, and few
 errors of few rows are held in up to 99%. Confusions are listed where gold has one, the larger direction of a pair
 first, and so are larger than they are; their intervals hold nevertheless. Cross-validated figures are of students
-with fewer gold rows than the one that is handed over, and slightly low. Cells of fewer than 20 sets are left out (–);
-the last column has all numbers of gold rows together. What is not measured in full goes on with that command."""
+with fewer gold rows than the one that is handed over, and slightly low. Cells of fewer than 20 sets are left out (–),
+and so are lines without a cell. What is not measured in full goes on with that command."""
 
 
 class Job(NamedTuple):
@@ -140,18 +140,17 @@ def run(folder: Path, parts: Sequence[str], sets: int | None, workers: int, minu
                     return
 
 
-ALL = "all"
-Table = dict[tuple[str, str], dict[str, dict[int | str, Cell]]]
+Table = dict[tuple[str, str], dict[str, dict[int, Cell]]]
 
 
 def cells(folder: Path) -> Table:
-    """(part, interval) -> signal -> gold rows, or all of them together -> cell."""
-    gathered: dict[tuple[str, str, str, int | str], list[list[Found]]] = defaultdict(list)
+    """(part, interval) -> signal -> gold rows -> cell."""
+    gathered: dict[tuple[str, str, str, int], list[list[Found]]] = defaultdict(list)
     for part in PARTS:
         for kept in stored(folder, part):
             for name, intervals in kept.found.items():
-                for rows in (kept.job.gold_rows, ALL) if intervals else ():
-                    gathered[part, name, kept.job.signal, rows].append(intervals)
+                if intervals:
+                    gathered[part, name, kept.job.signal, kept.job.gold_rows].append(intervals)
     table: Table = {}
     for (part, name, signal, rows), sets in gathered.items():
         table.setdefault((part, name), {}).setdefault(signal, {})[rows] = cell(sets)
@@ -161,14 +160,14 @@ def cells(folder: Path) -> Table:
 def page(folder: Path) -> str:
     table = cells(folder)
     by_rows = [each for by_signal in table.values() for each in by_signal.values()]
-    every = [one for each in by_rows for rows, one in each.items() if rows != ALL and one.sets >= FEWEST]
+    every = [one for each in by_rows for one in each.values() if one.sets >= FEWEST]
     within = sum(LOWEST <= one.coverage <= HIGHEST for one in every)
     misses, biased = (sum(getattr(one, name) for one in every) for name in ("misses", "is_biased"))
     rows = [
-        [part, name, signal, *(_text(by_signal[signal].get(count)) for count in (*GOLD_ROWS, ALL))]
+        [part, name, signal, *(_text(by_signal[signal].get(count)) for count in GOLD_ROWS)]
         for (part, name), by_signal in table.items()
         for signal in SIGNALS
-        if signal in by_signal
+        if any(one.sets >= FEWEST for one in by_signal.get(signal, {}).values())
     ]
     text = [
         "# Coverage of the intervals",
@@ -180,7 +179,7 @@ def page(folder: Path) -> str:
             _part_line(part, list(stored(folder, part))) for part in PARTS if (folder / f"{part}.jsonl").exists()
         ),
         NOTES,
-        markdown(["command", "interval", "signal", *(f"{count} gold rows" for count in GOLD_ROWS), ALL], rows).strip(),
+        markdown(["command", "interval", "signal", *(f"{count} gold rows" for count in GOLD_ROWS)], rows).strip(),
     ]
     return "\n\n".join(text) + "\n"
 
@@ -194,11 +193,11 @@ def _part_line(part: str, kept: list[Measured]) -> str:
 
 
 def _text(found: Cell | None) -> str:
-    """``95.5 −0.1``: coverage in percent, and the bias in points."""
+    """``95.5/−0.1``: coverage in percent, and the bias in points."""
     if found is None or found.sets < FEWEST:
         return "–"
     covered, bias = f"{100 * found.coverage:.1f}", f"{100 * found.bias:+.1f}".replace("-", "−")
-    return f"{f'**{covered}**' if found.misses else covered} {f'**{bias}**' if found.is_biased else bias}"
+    return f"{f'**{covered}**' if found.misses else covered}/{f'**{bias}**' if found.is_biased else bias}"
 
 
 def main() -> None:

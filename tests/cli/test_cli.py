@@ -156,7 +156,7 @@ def test_selected_epoch_can_be_predicted_with(folder: Path) -> None:
         (["--student", "mpl:8"], "there is no model 'mpl'"),
         (["--gold", "nowhere.parquet"], "--gold names 2 files"),
         (["--test", "nowhere.parquet"], "nowhere.parquet is not there"),
-        (["--test", "gold.xlsx"], "files ending in '.xlsx' are not read"),
+        (["--test", "gold.docx"], "files ending in '.docx' are not read"),
         (["--schedule", "zigzag"], "schedule='zigzag' is unknown"),
         (["--optimizer", "newton"], "optimizer='newton' is unknown"),
         (["--device", "abacus"], "device 'abacus' is unknown"),

@@ -43,7 +43,9 @@ def test_from_the_question_to_the_run(folder: Path, monkeypatch: pytest.MonkeyPa
     said = understudy("history batch.csv").stdout
     assert "anna  selected  random on first, seed 0  3 rows" in said and select in said
     lines = [line.split(",") for line in Path("batch.csv").read_text().splitlines()]
-    Path("batch.csv").write_text("\n".join(",".join([*line[:-1], line[-1] or "1"]) for line in lines) + "\n")
+    place = lines[0].index("label")
+    filled = [",".join([*line[:place], line[place] or "1", *line[place + 1 :]]) for line in lines]
+    Path("batch.csv").write_text("\n".join(filled) + "\n")
     monkeypatch.setenv("UNDERSTUDY_USER", "bert")
     understudy(f"{train} --gold +batch.csv --out second")
     asked, answered = understudy(f"history second --id {lines[1][0]}").stdout.splitlines()

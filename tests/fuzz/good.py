@@ -137,8 +137,8 @@ def must_refuse(cells: Cells, *, as_gold: bool, flat: bool = False) -> str | Non
     if any(not math.isclose(sum(map(float, row)), 1, abs_tol=0.01) for row in _lists(cells.get("teacher_probs"))):
         return "probabilities that do not sum to 1"
     for name in ("width", "height"):
-        if any(cell is None or (isinstance(cell, float) and not math.isfinite(cell)) for cell in cells.get(name, [])):
-            return f"a gap in {name}"
+        if any(isinstance(cell, float) and math.isinf(cell) for cell in cells.get(name, [])):
+            return f"infinity in {name}"
     labels = [*cells.get("teacher_label", []), *(cells.get("label", []) if as_gold else [])]
     if flat and not all(isinstance(cell, int | float) for cell in labels):
         labels = []

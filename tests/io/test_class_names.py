@@ -247,7 +247,9 @@ def test_names_that_hardly_differ_are_told(save: Any, tmp_path: Path) -> None:
 
 
 def test_a_mapping_that_fits_no_file_is_a_mistake(save: Any) -> None:
-    with pytest.raises(UnderstudyError, match=r"no column 'lable' .to serve as 'teacher_label'. in .*pool.jsonl"):
+    with pytest.raises(
+        UnderstudyError, match=r"pool\.jsonl has no column 'lable' \(to serve as 'teacher_label'\); it has"
+    ):
         read_examples(pool=save("pool.jsonl", guess=[0] * N), columns={"teacher_label": "lable"})
     examples = read_examples(pool=save("pool.jsonl", guess=[0, 1] * 6), columns={"teacher_label": "guess"})
     assert examples.featuriser.names == ("f",) and pool_of(examples).teacher is not None

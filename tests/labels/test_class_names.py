@@ -220,6 +220,7 @@ def odd_values() -> list[Any]:
     ]
 
 
+@pytest.mark.filterwarnings("ignore::understudy.errors.UnderstudyWarning")
 def test_whatever_is_passed_an_error_is_one_line() -> None:
     """Or the value is one that can be meant; a bare TypeError is a bug."""
     refused = 0

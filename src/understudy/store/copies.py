@@ -25,7 +25,7 @@ from understudy.store.remote import RemoteLock, address_of, connect, reaching, t
 # By one of these names at its top, a folder is known as one that was written here.
 OURS = {
     *("config.json", "request.json", "metrics.jsonl", "checkpoint", "pilot", "features.json", "label_history.jsonl"),
-    *("store.json", "state.json", "settings.json", "cells", "comparison.json", "parts", "_pass.json"),
+    *("store.json", "state.json", "settings.json", "cells", "comparison.json", "parts", "_pass.json", "watch.json"),
 }
 # A writer puts a file now and then; a reader that finds another listing so often has met something else.
 _ATTEMPTS = 20

@@ -17,7 +17,7 @@ import io
 import math
 import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -225,7 +225,8 @@ def _array(values: Any, role: str, where: str) -> Array:
         column = as_column(values)
         column = pa.chunked_array([pa.array(list(values))]) if column is None else column
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        kinds = sorted({type(value).__name__ for value in values if value is not None})
+        some = values if isinstance(values, Iterable) else [values]
+        kinds = sorted({type(value).__name__ for value in some if value is not None})
         held = f"values of several types ({', '.join(kinds)})" if len(kinds) > 1 else first_line(error)
         raise UnderstudyError(f"{where} holds {held}; pass one kind of values") from error
     return _from_arrow(column, role, where)
