@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from sklearn import metrics
 
-from understudy.maths.classification_metrics import by_class, confusion_counts, macro_f1, mean, overall
+from understudy.maths.classification_metrics import _f1_correlation, by_class, confusion_counts, macro_f1, mean, overall
 from understudy.maths.proportions import exact
 
 
@@ -29,6 +29,22 @@ def test_estimates_are_scikit_learns(classes: int) -> None:
     for label, one in enumerate(by_class(confusion_counts(truth, predicted, classes=classes))):
         values = (one.precision.estimate, one.recall.estimate, one.f1.estimate, one.rows)
         assert values == pytest.approx([part[label] for part in expected])
+
+
+def test_correlations_of_f1_are_those_of_the_gradients_written_out() -> None:
+    counts = np.random.default_rng(0).integers(0, 9, (5, 5)) + 0.5
+    step, gradient = 1e-6, np.zeros((5, 25))
+
+    def f1(counts: np.ndarray) -> np.ndarray:
+        return 2 * counts.diagonal() / (counts.sum(0) + counts.sum(1))
+
+    for cell in range(25):
+        more = counts.copy()
+        more.flat[cell] += step
+        gradient[:, cell] = (f1(more) - f1(counts)) / step
+    covariance = (gradient * counts.ravel()) @ gradient.T
+    deviation = np.sqrt(covariance.diagonal())
+    np.testing.assert_allclose(_f1_correlation(counts), covariance / np.outer(deviation, deviation), atol=1e-5)
 
 
 def test_by_hand() -> None:

@@ -14,7 +14,13 @@ import understudy as us
 from understudy.maths.proportions import cross_validated, exact
 from understudy.maths.temperature import PRIOR
 from understudy.objective import Objective
-from understudy.training.evaluation import Evaluation, StudentCalibration, cross_validate, evaluate_training
+from understudy.training.evaluation import (
+    Evaluation,
+    StudentCalibration,
+    cross_validate,
+    evaluate_training,
+    measure_classes,
+)
 from understudy.training.options import TrainingOptions
 from understudy.training.train import fit_resolved
 
@@ -105,6 +111,19 @@ def test_metrics_and_confusions_are_those_of_the_rows_that_measure() -> None:
     pilot: dict[str, Any] = {"choice": "slam", "accuracy": {"correct": 33, "rows": 40}, "candidates": [], **stored}
     found = evaluated(None, rows(40), pilot={**pilot, "disagreement": {"slam": 0.1}})
     assert found.metrics == {"auc": exact(9, 10)} and found.confusion == [[1, 2], [3, 4]]
+
+
+def test_intervals_of_cross_validated_metrics_count_that_students_share_rows() -> None:
+    """Half of 40 rows right and a disagreement of 0.2: 1 + 0.75 · 0.2 / 0.25 = 1.6 times the variance."""
+    y = torch.arange(40) % 2
+    probs = torch.full((40, 2), 0.4).double()
+    probs[torch.arange(40), torch.arange(40) // 20] = 0.6
+    plain, folds = (measure_classes(probs, y, disagreement) for disagreement in (0.0, 0.2))
+    assert plain["effect"] == 1 and folds["effect"] == pytest.approx(1.6)
+    for name, share in plain["metrics"].items():
+        wider = folds["metrics"][name]
+        assert wider["estimate"] == share["estimate"]
+        assert wider["high"] - wider["estimate"] == pytest.approx(1.6**0.5 * (share["high"] - share["estimate"])), name
 
 
 def temperature_by_hand(odds: float, rows: int) -> float:

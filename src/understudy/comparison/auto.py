@@ -274,7 +274,7 @@ def _decided(
     if by_features:
         nested, y = nested_predictions(by_features, gold, pilot.base_models.gold_fold, all_rows=all_rows)
         measured["accuracy"] = {"correct": int((nested.argmax(1) == y).sum()), "rows": len(y)}
-        measured |= measure_classes(cross_tempered(as_logits(nested), y), y)
+        measured |= measure_classes(cross_tempered(as_logits(nested), y), y, pilot.disagreement[choice])
     calibration = None
     if choice in predictions:
         rows = (~predictions[choice].isnan().any(1)).nonzero().squeeze(1)

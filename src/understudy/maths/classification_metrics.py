@@ -82,15 +82,12 @@ def macro_f1(confusion: Ints, *, level: float = LEVEL) -> Share:
 
 def _f1_correlation(counts: NDArray[np.floating]) -> Floats:
     """Between the classes' F1 by the delta method: an error lowers that of two classes."""
-    classes, both = np.arange(len(counts)), counts.sum(0) + counts.sum(1)
-    f1 = 2 * counts.diagonal() / both
-    # How F1 of class c changes with one more row in cell (i, j).
-    gradient = np.zeros((len(counts),) * 3)
-    gradient[classes, classes, :] -= (f1 / both)[:, None]
-    gradient[classes, :, classes] -= (f1 / both)[:, None]
-    gradient[classes, classes, classes] += 2 / both
-    flat = gradient.reshape(len(counts), -1)
-    covariance = (flat * counts.ravel()) @ flat.T
+    hits, both = counts.diagonal(), counts.sum(0) + counts.sum(1)
+    f1 = 2 * hits / both
+    # One more error lowers F1 of its two classes by F1 / both each; one more hit raises it by 2 (1 − F1) / both.
+    lost = f1 / both
+    covariance = np.outer(lost, lost) * (counts + counts.T)
+    np.fill_diagonal(covariance, lost**2 * (both - 2 * hits) + (2 * (1 - f1) / both) ** 2 * hits)
     deviation = np.sqrt(np.maximum(covariance.diagonal(), 1e-15))
     correlation = covariance / np.outer(deviation, deviation)
     np.fill_diagonal(correlation, 1.0)  # a single class has an F1 of 1 whatever the counts: a variance of 0

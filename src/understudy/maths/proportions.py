@@ -80,9 +80,22 @@ def cross_validated(correct: int, rows: int, disagreement: float) -> Share:
     """
     if rows <= 0:
         return UNKNOWN
-    p = (correct + 1) / (rows + 2)
-    effect = min(1 + COUNTED_TWICE * disagreement / (p * (1 - p)), 2.0)
+    effect = design_effect(correct, rows, disagreement)
     return replace(exact(correct / effect, rows / effect), estimate=correct / rows, rows=rows)
+
+
+def design_effect(correct: int, rows: int, disagreement: float) -> float:
+    """The variance of a cross-validated accuracy over that of as many independent rows."""
+    p = (correct + 1) / (rows + 2)
+    return min(1 + COUNTED_TWICE * disagreement / (p * (1 - p)), 2.0)
+
+
+def widen(share: Share, effect: float, *, highest: float = 1.0) -> Share:
+    """The interval with a variance ``effect`` times as large, between 0 and ``highest``."""
+    if effect == 1 or not share.known:
+        return share
+    low, high = (share.estimate + math.sqrt(effect) * (end - share.estimate) for end in (share.low, share.high))
+    return replace(share, low=max(low, 0.0), high=min(high, highest))
 
 
 def disagreement(classes: Sequence[ArrayLike]) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 
 from understudy.data.examples import Gold, Pool
 from understudy.maths.classification_metrics import by_class
-from understudy.maths.proportions import Share
+from understudy.maths.proportions import Share, widen
 from understudy.report.figures import (
     accuracy_bars,
     confusion_matrix_figure,
@@ -30,7 +30,7 @@ from understudy.report.run_text import (
     summary,
 )
 from understudy.report.templates import percent_range, sentences, write_page
-from understudy.training.evaluation import GOLD, Evaluation
+from understudy.training.evaluation import Evaluation
 from understudy.training.job import TrainedJob
 from understudy.training.options import LBFGS
 from understudy.training.run import Run
@@ -85,7 +85,7 @@ def _by_class(found: Evaluation | None, class_names: Sequence[str] | None) -> di
     counts = np.array(found.confusion)
     names = list(class_names or map(str, range(len(counts))))
     lines = [
-        [name, f"{one.rows:,}", *(percent_range(share) for share in (one.precision, one.recall, one.f1))]
+        [name, f"{one.rows:,}", *(percent_range(widen(x, found.effect)) for x in (one.precision, one.recall, one.f1))]
         for name, one in zip(names, by_class(counts), strict=True)
     ]
     return {
@@ -94,7 +94,6 @@ def _by_class(found: Evaluation | None, class_names: Sequence[str] | None) -> di
             for name, share in {"accuracy": found.accuracy, **found.metrics}.items()
         ],
         "class_metrics": lines,
-        "cross_validated": found.rows == GOLD,
         "confusion_svg": confusion_matrix_figure(counts, names) if len(names) <= MOST_CLASSES else None,
     }
 
