@@ -1,6 +1,6 @@
 """Whether every printed 95% interval holds the truth in 95% of simulated data sets, and whether figures are biased.
 
-    make coverage                                       about an hour of two cores; goes on where it was stopped
+    make coverage                                       about two hours of two cores; goes on where it was stopped
     python -m experiments.coverage --parts audit votes --sets 50
     python -m experiments.coverage --again train        what is kept of a part is measured anew
     python -m experiments.coverage --minutes 2          stops after that; the same command goes on
@@ -33,8 +33,8 @@ from experiments.table import markdown, publish
 from understudy.parallel.executors import InProcess, WorkerProcesses
 
 GOLD_ROWS = (24, 50, 100, 300)
-#: Data sets of a cell. Three standard errors of a coverage of 95% are 4.6 points of 200 sets, 8.4 of 60.
-SETS = dict.fromkeys(PARTS, 200) | {"compare": 100, "auto": 60}
+#: Data sets of a cell: three standard errors of a coverage of 95% are 4.6 points.
+SETS = 200
 LOWEST, HIGHEST = 0.93, 0.97
 #: Sets of a cell that is shown.
 FEWEST = 20
@@ -121,7 +121,7 @@ def run(folder: Path, parts: Sequence[str], sets: int | None, workers: int, minu
     executor = WorkerProcesses(workers) if workers > 1 else InProcess()
     for part in parts:
         done = {kept.job for kept in stored(folder, part)}
-        seeds = range(SETS[part] if sets is None else min(sets, SETS[part]))
+        seeds = range(SETS if sets is None else min(sets, SETS))
         jobs = [Job(part, signal, rows, seed) for seed, signal, rows in product(seeds, SIGNALS, GOLD_ROWS)]
         left = [job for job in jobs if job not in done]
         if not left:
@@ -188,7 +188,7 @@ def _part_line(part: str, kept: list[Measured]) -> str:
     sets = len({each.job.seed for each in kept})
     error = 100 * math.sqrt(0.95 * 0.05 / max(sets, 1))
     commits = ", ".join(sorted({each.commit for each in kept}))
-    measured = f"{sets} of {SETS[part]} sets for each cell (standard error {error:.1f}), commit {commits}"
+    measured = f"{sets} of {SETS} sets for each cell (standard error {error:.1f}), commit {commits}"
     return f"- *{part}*: {measured}. {PARTS[part].__doc__}"
 
 
