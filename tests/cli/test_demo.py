@@ -7,11 +7,9 @@ import pytest
 import torch
 
 from understudy.comparison import digits_demo as demo
+from understudy.comparison.candidates import GOLD_ONLY, TEACHER, VANILLA
 from understudy.comparison.digits_demo import (
-    GOLD_ONLY,
     SLAM,
-    TEACHER,
-    VANILLA,
     WEIGHTED,
     DemoData,
     DemoSetting,

@@ -35,7 +35,7 @@ def test_other_methods_as_base_models() -> None:
     made = us.reconcile(student, gold, pool, methods=["vanilla", "slam"], folds=2, rows=100, workers=1, **FAST)
     names = {one.name for one in made.sources}
     assert names == {"teacher confusion", "gold only", "vanilla", "slam", "neighbours", "linear", "linear, gold only"}
-    made = us.reconcile(student, gold, pool, methods={"mine": us.gce}, folds=2, rows=100, workers=1, **FAST)
+    made = us.reconcile(student, gold, pool, methods={"mine": us.gce}, folds=2, rows=None, workers=1, **FAST)
     assert "mine" in {one.name for one in made.sources}
 
 

@@ -75,6 +75,12 @@ def test_gold_alone_on_the_same_rows(pair: tuple[int, int], sentence: str) -> No
     assert ("Train on gold alone" in text["Next steps"]) == (pair == (0, 8))
 
 
+@pytest.mark.parametrize("rows", ["gold", "test"])
+def test_gold_alone_on_other_rows_is_said_so(rows: str) -> None:
+    text = text_of(a_run(Evaluation(exact(34, 60), rows, 1, 0.5, gold_only=exact(36, 59))))["Baselines"]
+    assert "cross-validated on 59 gold rows." in text and "same rows" not in text
+
+
 def test_gold_alone_in_a_pilot() -> None:
     text = text_of(a_run(Evaluation(exact(34, 40), "gold", 1, 0.5, gold_only=exact(36, 40))))
     assert "85.0%" in text["Accuracy"] and "Training on gold alone is as accurate" in text["Baselines"]

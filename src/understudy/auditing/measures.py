@@ -123,7 +123,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Strata:
+class RowStrata:
     gold: Ints
     pool: Ints
     count: int
@@ -137,7 +137,7 @@ class Strata:
         return hits, rows, pool / max(len(self.pool), 1)
 
 
-def pool_noise(data: AuditData) -> tuple[Noise, Strata | None]:
+def pool_noise(data: AuditData) -> tuple[Noise, RowStrata | None]:
     """The share of wrong labels on gold and on the pool, and the strata it was estimated in."""
     on_gold = exact(int(data.wrong.sum()), len(data.truth))
     if data.pool is None:
@@ -149,7 +149,7 @@ def pool_noise(data: AuditData) -> tuple[Noise, Strata | None]:
     return Noise(on_gold, pool, int((weights > 0).sum()), rare), strata
 
 
-def strata_of(data: AuditData) -> Strata:
+def strata_of(data: AuditData) -> RowStrata:
     """The strata of the gold rows and of the pool, which must be there."""
     assert data.pool is not None
     classes = data.classes
@@ -171,7 +171,7 @@ def strata_of(data: AuditData) -> Strata:
         # Too few even together: they join the stratum that has fewest gold rows itself.
         fewest = np.bincount(gold, minlength=rest + 1)[:rest].argmin()
         gold, pool = (np.where(stratum == rest, fewest, stratum) for stratum in (gold, pool))
-    return Strata(gold, pool, rest + 1, np.flatnonzero(rare).tolist())
+    return RowStrata(gold, pool, rest + 1, np.flatnonzero(rare).tolist())
 
 
 def _cuts(confidence: Floats) -> list[float]:
@@ -309,7 +309,7 @@ def _top_k(data: AuditData) -> list[Share]:
     return [exact(int((positions < k).sum()), len(positions)) for k in range(1, deepest + 1)]
 
 
-def confusion_of(data: AuditData, strata: Strata | None, *, most: int) -> Confusion:
+def confusion_of(data: AuditData, strata: RowStrata | None, *, most: int) -> Confusion:
     """The confusion matrix on gold, its ``most`` frequent errors on the pool, and their asymmetries."""
     classes = data.classes
     cells = np.bincount(data.truth * classes + data.gold.predicted, minlength=classes * classes)
@@ -326,14 +326,14 @@ def confusion_of(data: AuditData, strata: Strata | None, *, most: int) -> Confus
     return Confusion(matrix, sorted(pairs, key=lambda pair: -pair.size), _asymmetries(matrix))
 
 
-def _rate(data: AuditData, strata: Strata | None, truth: int, predicted: int) -> Share:
+def _rate(data: AuditData, strata: RowStrata | None, truth: int, predicted: int) -> Share:
     mine = data.gold.predicted == predicted
     hit = data.truth[mine] == truth
     if strata is not None and data.pool is not None and predicted not in strata.rare:
         # Only this class's strata: the same confidences, weighted as the pool has them.
         theirs = strata.pool[data.pool.predicted == predicted]
         if len(theirs):
-            within = Strata(strata.gold[mine], theirs, strata.count, [])
+            within = RowStrata(strata.gold[mine], theirs, strata.count, [])
             return stratified(*within.tally(hit), population=len(theirs))
     return exact(int(hit.sum()), len(hit))
 

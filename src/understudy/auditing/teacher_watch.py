@@ -29,7 +29,7 @@ from understudy.store.option_fields import checked_plainly
 
 #: The share of years that may hold a false alarm, and what part of it goes to which comparison.
 ALARM = 0.05
-PARTS = {"accuracy": 0.5, "share": 0.25, "share of new rows": 0.25}
+ALARM_SHARES = {"accuracy": 0.5, "share": 0.25, "share of new rows": 0.25}
 # Counts that are fewer standard deviations off give no alarm, and hardly could: their chance is above 1%.
 BEYOND = 2.0
 #: How an answer that names none of the classes is listed.
@@ -136,11 +136,11 @@ class TeacherWatch:
     def _changes(self, number: int) -> tuple[Change, ...]:
         """What gives an alarm at this look; of several numbers of last looks, the one with the strongest evidence."""
         windows = [2**power for power in range(number.bit_length()) if 2**power <= min(number, self.looks_a_year)]
-        sides = {what: 1 if what == "accuracy" else 2 * len(self.classes) for what in PARTS}
+        sides = {what: 1 if what == "accuracy" else 2 * len(self.classes) for what in ALARM_SHARES}
         found: dict[tuple[str, str | None], Change] = {}
         for window in windows:
             for what, label, test in self._compared(number, window):
-                limit = ALARM * PARTS[what] / (self.looks_a_year * len(windows) * sides[what])
+                limit = ALARM * ALARM_SHARES[what] / (self.looks_a_year * len(windows) * sides[what])
                 p_value = test.fell if what == "accuracy" else min(test.fell, test.rose)
                 if p_value <= min(limit, found[what, label].p_value if (what, label) in found else 1):
                     found[what, label] = Change(what, label, window, test, p_value, limit)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from understudy.comparison.candidates import GOLD_ONLY, TEACHER, VANILLA
 from understudy.comparison.outcome import Comparison, Outcome, run_cells
 from understudy.data.examples import Gold, Pool
 from understudy.inference.passes import metrics
@@ -25,7 +26,7 @@ from understudy.store.console import collected_warnings
 from understudy.training.run import Run
 from understudy.training.train import train
 
-TEACHER, GOLD_ONLY, VANILLA, WEIGHTED, SLAM = "teacher", "gold only", "vanilla", "weighted", "SLaM"
+WEIGHTED, SLAM = "weighted", "SLaM"
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from understudy.maths.proportions import Share, wilson
 #: up to 0.15), and from 100 rows on a T of 3 is found as without it.
 PRIOR = 0.25
 #: Parts of the rows of which each is judged at the temperature of the others.
-PARTS = 10
+FOLDS = 10
 # Of log T.
 BOUND, STEPS = 3.0, 8
 
@@ -51,9 +51,9 @@ def fit_temperature(logits: Tensor, y: Tensor, *, prior: float = PRIOR) -> float
 
 def cross_tempered(logits: Tensor, y: Tensor) -> Tensor:
     """Probabilities ``(n, C)``, each row at a temperature fitted to other rows."""
-    part = torch.arange(len(y)) % PARTS
+    part = torch.arange(len(y)) % FOLDS
     probs = torch.empty(logits.shape, dtype=torch.float64)
-    for own in range(min(PARTS, len(y))):
+    for own in range(min(FOLDS, len(y))):
         temperature = fit_temperature(logits[part != own], y[part != own])
         probs[part == own] = (logits[part == own].double() / temperature).softmax(1)
     return probs

@@ -113,7 +113,7 @@ def check_options(options: Any) -> None:
     for each in fields(options):
         value = plain(getattr(options, each.name))
         object.__setattr__(options, each.name, value)
-        if not (value is None and each.default is None):
+        if not (value is None and (each.default is None or each.type == int | None)):
             check_limits(each, value)
 
 

@@ -78,8 +78,8 @@ LONGER, STEPS_UP = 3, 2
 #: Of gold, to choose on, and of gold and pool, to be trained several times.
 LEAST_ROWS, MOST_ROWS = 30, 20_000
 FEWEST_EPOCHS = 3
-#: One of so many parts of gold is left out.
-PARTS = 3
+#: One of so many folds of gold is left out to choose the epochs.
+EPOCH_FOLDS = 3
 GRID = (0.1, 1.0, 10.0, 100.0)
 FOLDS, LEAST_ROWS_FOR_C = 3, 10
 #: 60 steps each: what is left to gain then does not change the choice.
@@ -102,7 +102,7 @@ def epochs_on_gold(
     if gold is None or rows > MOST_ROWS:
         return start, {}
     parts = (gold, select) if select is not None else leave_out(gold, options.seed)
-    if parts is None or len(parts[1]) < LEAST_ROWS // PARTS:
+    if parts is None or len(parts[1]) < LEAST_ROWS // EPOCH_FOLDS:
         return start, {}
 
     def fit(trains: Gold | None, epochs: int) -> nn.Module:
@@ -122,7 +122,7 @@ def leave_out(gold: Gold, seed: int) -> tuple[Gold, Gold] | None:
     random = training[~gold.chosen[training]]
     if len(random) < LEAST_ROWS:
         return None
-    _, fold = fold_rows(gold.y[random], PARTS, seed)[0]
+    _, fold = fold_rows(gold.y[random], EPOCH_FOLDS, seed)[0]
     return gold.without(random[fold]), gold.take(random[fold])
 
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from understudy.comparison.candidates import GOLD_ONLY
 from understudy.data.examples import Gold, Pool, weighed
 from understudy.data.rows import Rows, SubsetRows
 from understudy.data.splits import fold_rows
@@ -43,8 +44,8 @@ LEAST_ROWS, MOST_ROWS = 20, 20_000
 COMPARED_ROWS = 2000
 #: Of a confusion matrix that is kept.
 MOST_CLASSES = 200
-TEST, GOLD, GOLD_ONLY = "test", "gold", "gold only"
-VANILLA = Objective(name="vanilla")
+TEST, GOLD = "test", "gold"
+VANILLA_OBJECTIVE = Objective(name="vanilla")
 #: Options that concern the training itself only.
 _PLAIN: dict[str, Any] = {"patience": None, "ema": None, "checkpoint_every": None}
 
@@ -143,13 +144,13 @@ def evaluate_training(
             few = pool if len(pool) <= MOST_ROWS else pool.take(torch.arange(MOST_ROWS))
             plain = gold_only_options(options.replace(**_PLAIN, pretrain_epochs=0, finetune_epochs=0), gold, few)
             with suppress(UnderstudyError):
-                gold_only = predicted(fit(gold, None, VANILLA, plain), test.rows) == test.y
+                gold_only = predicted(fit(gold, None, VANILLA_OBJECTIVE, plain), test.rows) == test.y
                 baseline = exact(int(gold_only.sum()), len(gold_only))
     elif gold is not None and held_out is not None:
         correct, accuracy = held_out.correct(gold), held_out.accuracy(gold)
         if pool is not None and has_pool:
             plain = gold_only_options(chosen, gold, pool)
-            alone = cross_validate(fit, gold, None, VANILLA, plain, compared=pool.rows)
+            alone = cross_validate(fit, gold, None, VANILLA_OBJECTIVE, plain, compared=pool.rows)
             if alone is not None:
                 gold_only, baseline = alone.correct(gold), alone.accuracy(gold)
     if accuracy is None:

@@ -25,6 +25,7 @@ from torch import nn
 from understudy import models
 from understudy.active.loop_state import LABELLED
 from understudy.comparison.auto import auto
+from understudy.comparison.candidates import VANILLA
 from understudy.comparison.comparison_options import AutoOptions
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import TFIDF, VALUES_FILE
@@ -48,7 +49,7 @@ from understudy.training.options import AUTO, CHOSEN_AUTOMATICALLY, StudentBuild
 from understudy.training.run import BEFOREHAND, FEATURES, REQUEST, Run, usable_folder
 from understudy.training.train import train
 
-PREFIX, VANILLA = "hf:", "vanilla"
+PREFIX = "hf:"
 #: The names of features, where there are two kinds.
 ENCODER, PLAIN = "encoder", "TF-IDF"
 _OPTION = re.compile(r",(?=[a-z_]+=)")
