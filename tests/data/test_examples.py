@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.store.settings import fingerprint
+from understudy.store.fingerprints import fingerprint
 
 X = torch.arange(10.0).reshape(5, 2)
 Y = torch.tensor([0, 1, 2, 1, 0])

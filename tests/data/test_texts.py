@@ -4,7 +4,7 @@ import torch
 
 from understudy.data.batches import plan_epoch
 from understudy.data.inputs import TextRows, Tokens, as_rows
-from understudy.store.settings import fingerprint
+from understudy.store.fingerprints import fingerprint
 
 
 def test_tokens_of_some_texts() -> None:

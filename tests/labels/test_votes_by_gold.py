@@ -16,7 +16,7 @@ from understudy import cli
 from understudy.data.examples import weigh_by_gold, weighed
 from understudy.labels.votes import Votes
 from understudy.maths.source_confusion import cross_posterior
-from understudy.store.settings import fingerprint
+from understudy.store.fingerprints import fingerprint
 
 
 def _rules(rows: int = 400, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:

@@ -13,7 +13,7 @@ from understudy.parallel.executors import InProcess
 from understudy.reconciling.cross_fitting import CrossFit
 from understudy.reconciling.label_sources import reconciled_pool
 from understudy.reconciling.relabel import Reconcile, default_base_models, fit_base_models
-from understudy.store.settings import fingerprint
+from understudy.store.fingerprints import fingerprint
 from understudy.training.options import TrainingOptions
 
 RECIPE = TrainingOptions(epochs=3, lr=0.02, batch_size=64)

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.store import settings as module
-from understudy.store.settings import WHOLE_BYTES, fingerprint, looked_at
+from understudy.store import fingerprints as module
+from understudy.store.fingerprints import WHOLE_BYTES, fingerprint, looked_at
 
 THINGS = """
 import numpy as np, torch, understudy as us
@@ -39,7 +39,7 @@ def test_fingerprints_tell_things_apart_and_last() -> None:
     exec(THINGS, scope)  # type: ignore[arg-type]
     mine = [fingerprint(thing) for thing in scope["things"]]
     assert len(set(mine)) == len(mine)
-    ask = "from understudy.store.settings import fingerprint\nprint(*map(fingerprint, things))"
+    ask = "from understudy.store.fingerprints import fingerprint\nprint(*map(fingerprint, things))"
     script = textwrap.dedent(THINGS) + ask
     theirs = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     # Functions know their module, which is not this one there.

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from understudy.errors import UnderstudyError
-from understudy.store.settings import as_json, check_same, fingerprint
+from understudy.store.fingerprints import fingerprint
+from understudy.store.settings import as_json, check_same
 
 
 def test_settings_are_compared_as_a_file_gives_them_back() -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import understudy as us
+from understudy.web.access import Access
 from understudy.web.answer_book import AnswerBook
-from understudy.web.app import Access
 from understudy.web.cards import Cards
 from understudy.web.serve import LabelServer
 
@@ -187,7 +187,7 @@ def test_another_host_is_warned_about_and_names_are_not_rebound(tmp_path: Path) 
         cards = Cards.of({"id": np.arange(1, 3), "a": np.arange(2)})
         with pytest.warns(us.UnderstudyWarning, match="unencrypted"):
             LabelServer(book, cards, host="0.0.0.0").stop()
-    access = Access(tmp_path / "key", ["ann"], host="0.0.0.0", book="b")
+    access = Access("0.0.0.0", {"ann": "t"}, "understudy-b", "")
     assert access.refusal("GET", {"host": "192.168.1.7:80"}) is None
     assert access.refusal("GET", {"host": "evil.example"}) is not None
 

@@ -25,7 +25,8 @@ from understudy.store.console import collected_warnings, from_report
 from understudy.training.job import resolve_student, student_builder
 from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Cards
-from understudy.web.serve import PORT, LabelServer, free_port
+from understudy.web.serve import PORT, LabelServer
+from understudy.web.server import free_port
 
 REPORT, BOOK = "report.html", "answers.book"
 

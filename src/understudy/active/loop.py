@@ -51,9 +51,10 @@ from understudy.models.registry import initial_student
 from understudy.objective import Objective
 from understudy.store.console import deferred, ends_on_sigterm
 from understudy.store.files import digest, locked, work_folder
+from understudy.store.fingerprints import fingerprint
 from understudy.store.log import HISTORY, LabelHistory
 from understudy.store.option_fields import checked_plainly, known, spell_out
-from understudy.store.settings import as_json, fingerprint
+from understudy.store.settings import as_json
 from understudy.training.automatic_options import builder_options, default_epochs
 from understudy.training.averages import EMA
 from understudy.training.callbacks import Callback

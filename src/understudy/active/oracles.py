@@ -28,7 +28,7 @@ from understudy.errors import UnderstudyError
 from understudy.io.table import text_columns
 from understudy.io.write import write_columns
 from understudy.labels.class_names import ClassNames
-from understudy.store.settings import fingerprint
+from understudy.store.fingerprints import fingerprint
 from understudy.web.answer_book import AnswerBook
 
 CANNOT_LABEL = -1

@@ -30,7 +30,7 @@ from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.methods import METHODS
 from understudy.models.registry import Student, initial_student
 from understudy.objective import Context, Objective
-from understudy.store.settings import fingerprint
+from understudy.store.fingerprints import fingerprint
 from understudy.training.callbacks import Callback
 from understudy.training.evaluation import gold_only_options
 from understudy.training.options import NOT_SHARED, TrainingOptions

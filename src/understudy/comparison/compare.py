@@ -42,8 +42,9 @@ from understudy.store.checked_folder import (
 )
 from understudy.store.console import ProgressBar, ends_on_sigterm
 from understudy.store.files import locked, read_json, work_folder, write_bytes
+from understudy.store.fingerprints import fingerprint
 from understudy.store.option_fields import checked, plain, spell_out
-from understudy.store.settings import as_json, check_same, fingerprint
+from understudy.store.settings import as_json, check_same
 from understudy.training.automatic_options import named_student, resolve_options
 from understudy.training.callbacks import Callback
 from understudy.training.options import SHARED, shows_options

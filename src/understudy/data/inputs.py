@@ -45,7 +45,7 @@ from understudy.data.rows import (
 from understudy.errors import UnderstudyError
 from understudy.models.registry import reader_of
 from understudy.store.arrow import Array, as_column, as_frame, is_hf_dataset
-from understudy.store.settings import Above, Hash, add, add_parts
+from understudy.store.fingerprints import Above, Hash, add, add_parts
 
 Values = Array | list[Any] | dict[str, Array]
 LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)

@@ -37,7 +37,7 @@ from torch.utils.data import default_collate
 
 from understudy.data.checks import to_tensor, total_memory
 from understudy.errors import UnderstudyError
-from understudy.store.settings import Above, Hash, add, add_parts, looked_at
+from understudy.store.fingerprints import Above, Hash, add, add_parts, looked_at
 
 if TYPE_CHECKING:
     from scipy import sparse

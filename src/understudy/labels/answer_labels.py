@@ -50,7 +50,7 @@ import torch
 
 from understudy.errors import UnderstudyError
 from understudy.labels import ANSWER_FORMS, answer_matching
-from understudy.labels.answer_lines import LONGEST_LINE, Reply, UnusableError, answer_in, read_line
+from understudy.labels.answer_lines import LONGEST_LINE, Reply, UnusableError, class_in, read_line
 from understudy.labels.answer_matching import JUNK, AnswerMatcher
 from understudy.labels.forms import Hard, Labels, Soft, TopK, aligned
 from understudy.store.arrow import Array
@@ -273,8 +273,7 @@ def _lines(files: Iterable[str | Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def _classify(reply: Reply, matcher: AnswerMatcher, reader: TokenReader, field: str | None, where: str) -> _Answer:
-    value, start = (reply.text, 0) if field is None and "{" not in reply.text else answer_in(reply.text, field)
-    match = matcher(value, cut=reply.cut and value == reply.text)  # a JSON object that closes holds its whole name
+    match, start = class_in(reply, matcher, field)
     masses = None
     if match.label >= 0 and reply.tokens and start is not None:
         masses = reader.masses(reply.tokens, reply.text, start + match.start, match.label)

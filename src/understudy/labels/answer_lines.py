@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from understudy.labels import answer_matching
+from understudy.labels.answer_matching import AnswerMatcher, Match
 
 # Batch outputs stay far below; a longer line is not read into memory as a whole.
 LONGEST_LINE = 1 << 24
@@ -168,6 +169,13 @@ def _message(error: Any) -> str:
         if isinstance(error, dict):
             error = error.get("message") or error.get("error") or error.get("code") or "no message"
     return error[:500] if isinstance(error, str) else str(error)[:500]
+
+
+def class_in(reply: Reply, matcher: AnswerMatcher, field: str | None = None) -> tuple[Match, int | None]:
+    """The class that a reply names, and where in its text the answer starts (None: unknown)."""
+    value, start = (reply.text, 0) if field is None and "{" not in reply.text else answer_in(reply.text, field)
+    # A JSON object that closes holds its whole name.
+    return matcher(value, cut=reply.cut and value == reply.text), start
 
 
 def answer_in(text: str, field: str | None = None) -> tuple[str, int | None]:

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from understudy.data.checks import check_class_count
 from understudy.errors import UnderstudyError
 from understudy.store.arrow import Array, as_column, text_array
 
@@ -215,6 +214,8 @@ def as_texts(values: Any) -> Array | None:
 
 def class_numbers(values: Any, classes: Any, where: str) -> tuple[Any, int | None, tuple[str, ...] | None]:
     """Labels over class numbers, the number of classes, and their names where ``classes`` lists them."""
+    from understudy.data.checks import check_class_count  # with PyTorch, which names alone do not need
+
     texts = as_texts(values)
     if classes is None or isinstance(classes, int | np.integer) or not isinstance(classes, Sequence | np.ndarray):
         if texts is not None:

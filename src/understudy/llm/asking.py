@@ -23,8 +23,9 @@ import numpy as np
 
 from understudy.errors import UnderstudyError
 from understudy.labels.label_shards import checked_ids
-from understudy.llm.answer_folder import AskFolder, Labelled, RowAnswers, label_answers, pin_of, store_labels
+from understudy.llm.answer_folder import AskFolder, RowAnswers, pin_of
 from understudy.llm.ask_options import AskOptions
+from understudy.llm.labelled import Labelled, label_answers, store_labels
 from understudy.llm.ledger import Ledger
 from understudy.llm.request import AskPlan, Message, Row, estimated_tokens, make_plan, most_tokens, schema
 from understudy.llm.requester import PendingRow, Requester, StopRequestsError

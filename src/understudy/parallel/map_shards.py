@@ -34,8 +34,9 @@ from understudy.store.arrow import to_parquet
 from understudy.store.checked_folder import Finding, FolderKind, Jobs, Manifest
 from understudy.store.console import ProgressBar, ends_on_sigterm
 from understudy.store.files import digest, locked, read_json, work_folder, write_bytes
+from understudy.store.fingerprints import fingerprint
 from understudy.store.option_fields import checked
-from understudy.store.settings import as_json, check_same, fingerprint
+from understudy.store.settings import as_json, check_same
 
 PASS, UNFINISHED = "_pass.json", "_unfinished"
 Columns = Mapping[str, Any]

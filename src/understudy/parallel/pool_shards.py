@@ -23,8 +23,8 @@ from understudy.io.readers.parquet import read_footers
 from understudy.io.table import Table, parquet_at, read_table, shards_of
 from understudy.parallel.executors import Executor
 from understudy.store.files import is_remote
+from understudy.store.fingerprints import fingerprint
 from understudy.store.remote import RemoteFile, address_of
-from understudy.store.settings import fingerprint
 
 Result = TypeVar("Result")
 

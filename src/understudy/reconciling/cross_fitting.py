@@ -36,7 +36,8 @@ from understudy.store.arrow import Array
 from understudy.store.checked_folder import FolderKind, Jobs, read_checked, write_checked
 from understudy.store.console import ProgressBar
 from understudy.store.files import write_bytes
-from understudy.store.settings import check_same, fingerprint
+from understudy.store.fingerprints import fingerprint
+from understudy.store.settings import check_same
 from understudy.training.automatic_options import EPOCHS_TO_CHOOSE, c_on_gold
 from understudy.training.evaluation import COMPARED_ROWS
 from understudy.training.options import AUTO, TrainingOptions

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from understudy.errors import UnderstudyError
 from understudy.store.files import digest, read_json, write_json
+from understudy.store.settings import check_same
 
 FORMAT = 1
 FILES, CHECKSUM = "sha256", "manifest_sha256"
@@ -206,8 +207,6 @@ class Jobs:
             raise UnderstudyError(f"{file} is not the cell of {named}; remove it to run it again")
         settings = cell.pop("settings", {})
         if self.settings is not None:
-            from understudy.store.settings import check_same  # with PyTorch, which commands load only for their work
-
             check_same(settings, self.settings, file)
         return cell
 

@@ -27,7 +27,8 @@ from understudy.errors import UnderstudyError, warn
 from understudy.objective import Columns, Objective
 from understudy.store.console import Stopped, stop_requested
 from understudy.store.files import read_named, write_named
-from understudy.store.settings import check_same, fingerprint
+from understudy.store.fingerprints import fingerprint
+from understudy.store.settings import check_same
 from understudy.training.distributed import current, is_first, on_rank_zero
 from understudy.training.options import TrainingOptions
 from understudy.training.run import state_from_bytes, state_to_bytes, write_history

@@ -42,7 +42,7 @@ from torch.overrides import TorchFunctionMode
 from understudy.data.examples import ExampleSet
 from understudy.errors import UnderstudyWarning
 from understudy.store.console import complain, last_words
-from understudy.store.settings import fingerprint
+from understudy.store.fingerprints import fingerprint
 from understudy.training.processes import Processes
 
 _PRINTED = "understudy has printed the error"

@@ -285,7 +285,7 @@ def shows_options(names: Sequence[str]) -> Callable[[Function], Function]:
 def _setting(value: Any) -> Any:
     import torch
 
-    from understudy.store.settings import fingerprint
+    from understudy.store.fingerprints import fingerprint
     from understudy.training.averages import EMA
 
     if isinstance(value, int | float | str | None):

@@ -14,12 +14,9 @@ A row's label is the majority's; where people tie, or all skipped, it is ``skip`
 suggestion, and then it never does. An earlier export is replaced, unless it was changed since.
 """
 
-import os
-import socket
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,13 +30,14 @@ from understudy.store.files import appearing_whole, current_user, digest
 from understudy.store.log import LabelHistory, history_beside
 from understudy.web.answer_book import AnswerBook, most_common
 from understudy.web.cards import Cards, read_guideline
+from understudy.web.server import LOOPBACK, HttpServer, free_port
 
 PORT = 8420
 ANSWERS, VOTES = (".csv", ".parquet"), (".parquet", ".csv", ".jsonl")
 MISSING = f"the label page needs starlette and uvicorn: {install('label')}"
 
 
-class LabelServer:
+class LabelServer(HttpServer):
     """``urls``: by annotator; ``url``: of the first. ``port=0``: any that is free."""
 
     def __init__(
@@ -55,9 +53,10 @@ class LabelServer:
         show_suggestion: bool = False,
     ) -> None:
         try:
-            import uvicorn
+            import uvicorn  # noqa: F401
 
-            from understudy.web.app import LOOPBACK, Access, LabelApp
+            from understudy.web.access import Access, stored_secret, token_of
+            from understudy.web.app import STRANGER, LabelApp
         except ImportError as error:
             raise UnderstudyError(MISSING) from error
         people = [current_user()] if annotators is None else list(annotators)
@@ -70,88 +69,20 @@ class LabelServer:
         if host not in LOOPBACK:
             warn(f"the page is served to {host}, unencrypted: rows and answers can be read on the network")
         key = book.path.with_name(f"{book.path.name}.key")
-        access = Access(key, people, host=host, book=book.settings["book"])
+        secret = stored_secret(key)
+        tokens = {name: token_of(secret, name) for name in people}
+        # One cookie per book: they are not separate by port.
+        access = Access(host, tokens, f"understudy-{book.settings['book']}", STRANGER)
         app = LabelApp(
             book, cards, access, title=title or book.path.stem, show_suggestion=show_suggestion,
             guideline=None if guideline is None else Path(guideline),
         )  # fmt: skip
-        self._socket = _listening(host, port)
-        self.host, self.port = host, int(self._socket.getsockname()[1])
-        self.urls = {name: f"http://{_shown(host)}:{self.port}/open/{token}" for name, token in access.tokens.items()}
-        # No log of requests: the link holds the token.
-        config = uvicorn.Config(
-            app.asgi, interface="asgi3", log_level="error", access_log=False, lifespan="off", server_header=False,
-            proxy_headers=False, timeout_graceful_shutdown=2,
-        )  # fmt: skip
-        self._server = uvicorn.Server(config)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="label page", daemon=True)
+        super().__init__(app.asgi, host=host, port=port, name="label page", lifespan="off")
+        self.urls = {name: f"{self.address}/open/{token}" for name, token in tokens.items()}
 
     @property
     def url(self) -> str:
         return next(iter(self.urls.values()))
-
-    def start(self) -> Self:
-        self._thread.start()
-        return self
-
-    def wait(self, seconds: float) -> None:
-        """Waits until it was stopped, or the time is up."""
-        self._ended.wait(seconds)
-
-    def stop(self) -> None:
-        """Requests under way are answered first."""
-        self._server.should_exit = True
-        if self._thread.ident is not None:
-            # Not by join, which takes the thread for dead once Ctrl-C has interrupted it (Python 3.11).
-            self._ended.wait()
-        self._socket.close()
-
-    def _run(self) -> None:
-        try:
-            self._server.run(sockets=[self._socket])
-        finally:
-            self._ended.set()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *error: object) -> None:
-        self.stop()
-
-
-def free_port(host: str, wanted: int) -> int:
-    """The wanted port where it is free; else 0: any."""
-    try:
-        _listening(host, wanted).close()
-    except UnderstudyError:
-        return 0
-    return wanted
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    """An open socket; connections wait until the server accepts them."""
-    if not host.strip():  # which would be every address of the machine
-        raise UnderstudyError("no --host is named; leave it out, or name an address of this machine")
-    # IPPROTO_TCP named: asyncio disables Nagle on such sockets alone, which saves 40 ms per response.
-    listening = socket.socket(
-        socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
-    )
-    try:
-        if os.name == "posix":  # the port of a killed server is free at once
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen()
-    except (OSError, OverflowError) as error:
-        listening.close()
-        raise UnderstudyError(f"cannot serve at {host}:{port}: {error}; choose another --port or --host") from error
-    return listening
-
-
-def _shown(host: str) -> Any:
-    if host in ("0.0.0.0", "::"):
-        return socket.gethostname()
-    return f"[{host}]" if ":" in host else host
 
 
 def add_rows(book: AnswerBook, cards: Cards, *, random: bool) -> None:
