@@ -7,7 +7,7 @@
 pool at hand. Gold is drawn at random, or *by probability*: half of the rows are hard (85% of the errors) and are drawn
 three times as often, as active learning does; the pool's probabilities are known, or not. *accuracy*: 5 to 77 classes,
 which the teacher gets right between 0 and 100% each (Beta(4, 1.3)). In brackets: the mean width over that of gold alone
-(Wilson's interval; with probabilities, its like for weighted rows). *real*: gold drawn from real data of known truth:
+(Wilson's interval; with probabilities, ours of the weighted rows). *real*: gold drawn from real data of known truth:
 Banking77 and movie reviews labelled by LLMs, and Adult, whose teacher is a logistic regression with its probability.
 PPI++ is ``ppi_mean_ci`` of the package ppi-python,
 where $UNDERSTUDY_PEERS names a Python that has it (``experiments/peers.py``).
@@ -27,6 +27,7 @@ from experiments.data import data_file
 from understudy.auditing.pool_estimates import Measured, Question
 from understudy.auditing.pool_strata import Proxy, Tally
 from understudy.auditing.tally_intervals import measure_gold, measure_pool
+from understudy.maths.proportions import wilson
 
 POOL_ROWS = 20_000
 SHARES, GOLD_ROWS, ACCURACIES = (0.01, 0.05, 0.1, 0.3, 0.5), (30, 100, 300, 1000), (0.6, 0.75, 0.9, 0.95)
@@ -38,7 +39,7 @@ Draw = tuple[Question, float, tuple[np.ndarray, ...]]
 
 
 def share_draw(drawn: str, share: float, gold_rows: int, accuracy: float, rng: np.random.Generator) -> Draw:
-    error = np.minimum(np.array([0.3, 1.7]) * (1 - accuracy), 0.5)
+    error = np.array([0.3, 1.7]) * (1 - accuracy)
     # Rows are hard or not, y, and right or not: the pool is how many of each there are.
     kinds = [(hard, y, right) for hard in (0, 1) for y in (0, 1) for right in (0, 1)]
     chance = np.array([0.5 * (share if y else 1 - share) * abs(right - error[hard]) for hard, y, right in kinds])
@@ -120,17 +121,20 @@ def cell(draws: list[Draw], *, beside_ppi: bool) -> list[str]:
     questions, truths, given = zip(*draws, strict=True)
     truth = np.array(truths)
     what, estimated = questions[0].what, questions[0].data.estimated
-    found = {
-        "estimate": np.array(measure_pool(what, [each.tally() for each in questions], estimated))[:, 1:],
-        "gold alone": np.array(measure_gold(what, [endless(each.gold_tally()) for each in questions]))[:, 1:],
-    }
+    if questions[0].data.weights is None:
+        counts = [(float(each.hit.sum()), len(each.hit)) for each in questions]
+        alone = np.array([(one.low, one.high) for one in (wilson(*count) for count in counts)])
+    else:
+        alone = np.array(measure_gold(what, [endless(each.gold_tally()) for each in questions]))[:, 1:]
+    tallies = [each.tally() for each in questions]
+    found = {"estimate": np.array(measure_pool(what, tallies, estimated))[:, 1:], "gold alone": alone}
     if beside_ppi:
         found["PPI++"] = ppi_ends(list(given))
-    alone = np.mean(np.diff(found["gold alone"]))
+    width = np.mean(np.diff(alone))
     texts = []
     for name, (low, high) in ((name, ends.T) for name, ends in found.items()):
         covered = 100 * np.mean((low <= truth) & (truth <= high))
-        texts.append(f"{covered:.1f}" if name == "gold alone" else f"{covered:.1f} ({np.mean(high - low) / alone:.2f})")
+        texts.append(f"{covered:.1f}" if name == "gold alone" else f"{covered:.1f} ({np.mean(high - low) / width:.2f})")
     return texts
 
 

@@ -101,7 +101,7 @@ def audit_data(gold: Gold, pool: Pool | None, class_names: Sequence[Any] | None)
     if mine.labels.title != simplest.title:
         raise UnderstudyError(f"gold holds {mine.labels.title}, the pool {simplest.title}; use one form in both")
     truth = gold.y[rows].numpy()
-    seen = int(max(truth.max(), mine.predicted.max(), -1 if theirs is None else theirs.predicted.max())) + 1
+    seen = int(max(gold.y.max(), mine.predicted.max(), -1 if theirs is None else theirs.predicted.max())) + 1
     count = max(seen, mine.labels.classes or 0, simplest.classes or 0)
     names = [str(name) for name in (range(count) if class_names is None else class_names)]
     if len(names) < count:

@@ -25,10 +25,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from understudy.auditing.measures import AuditData, Floats, Ints, audit_data
+from understudy.auditing.measures import AuditData, Floats, Ints, TeacherLabels, audit_data
 from understudy.auditing.pool_strata import (
     FEWEST,
     FEWEST_OF_MANY,
+    NO_LABEL,
     PER_SCORE,
     PER_WEIGHT,
     Bools,
@@ -49,7 +50,7 @@ from understudy.data.examples import Gold, Pool, check_probability, check_sets, 
 from understudy.data.fitted_rows import mark_fitted
 from understudy.errors import UnderstudyError, warn
 from understudy.labels.class_names import joint_names
-from understudy.maths.proportions import Share
+from understudy.maths.proportions import Share, exact
 from understudy.models.small_nets import linear
 from understudy.reconciling.label_sources import ReconciledPool
 from understudy.reconciling.relabel import reconcile
@@ -160,7 +161,12 @@ class Question:
         if self.what != "accuracy":
             by = tuple(one.predicted for one in proxies) if self.what == "share" else labels
             mine, theirs = ((each == self.label).astype(np.int64) for each in by)
-            return merge_cells(mine, theirs, 2, FEWEST) if self.what == "share" else (mine, theirs)
+            if self.what != "share":
+                return mine, theirs
+            known = by[0] >= 0, by[1] >= 0
+            cells = tuple(np.full(len(each), NO_LABEL) for each in by)
+            cells[0][known[0]], cells[1][known[1]] = merge_cells(mine[known[0]], theirs[known[1]], 2, FEWEST)
+            return cells[0], cells[1]
         agree = [one.predicted == each for one, each in zip(proxies, labels, strict=True)]
         if proxies[0].has_score:
             mine, theirs = (each.astype(np.int64) for each in agree)
@@ -223,21 +229,12 @@ def estimate(
         raise UnderstudyError(f"estimate(what={unknown[0]!r}) is not known; choose from {', '.join(WHAT)}")
     check_sets(gold, pool, both_for="estimate")
     gold, pool = weighed(gold, gold), weighed(pool, gold)
-    sizes, drawn = (len(gold), len(pool)), gold.probability
-    on_pool = None
-    if probability is not None:
-        mine, on_pool = probability if isinstance(probability, tuple) else (probability, None)
-        drawn = check_probability(mine, len(gold), "probability")
-    weights: tuple[Floats, Floats | None] | None = None
-    if drawn is not None:
-        gold, weights = copy.copy(gold), (draw_weights(drawn.numpy()), None)
-        gold.chosen = gold.chosen & drawn.isnan()
-        if on_pool is not None and not bool(drawn.isnan().any()):
-            weights = 1 / drawn.numpy(), 1 / check_probability(on_pool, len(pool), "probability of the pool").numpy()
+    sizes = len(gold), len(pool)
+    gold, weights = _weighted(gold, pool, probability)
     gold = mark_fitted(gold, pool)
     named = joint_names(gold.class_order, pool.class_order)
     audited = audit_data(gold, pool, class_names or (named.names if named else None))
-    data, rows = _measured(audited, weights)
+    data, rows = _measured(audited, gold, len(pool), weights)
     if proxy != "teacher":
         data = replace(data, proxies=_reconciled(proxy, gold, pool, rows))
     groups = None if by is None else _per_row(by, sizes, rows, "by")
@@ -252,14 +249,7 @@ def estimate(
             raise UnderstudyError(
                 f"labels holds a class above {len(data.names) - 1}, the last; name all in class_names"
             )
-        kept = mine >= 0, theirs >= 0
-        data = replace(data, labels=(mine, theirs)).take(*kept)
-        groups = groups and [each[rows] for each, rows in zip(groups, kept, strict=True)]
-    if left_out := sizes[1] - len(data.labels[1]):
-        warn(
-            f"{left_out:,} of {sizes[1]:,} pool rows have no label; all estimates are of the other rows, and classes "
-            "that are rarely labelled have smaller shares there"
-        )
+        data = replace(data, labels=(mine, theirs))
     texts = [each.astype(str) for each in groups or ()]
     if texts and not np.isin(*texts).any():
         some = [sorted(set(each.tolist()))[:3] for each in texts]
@@ -268,13 +258,41 @@ def estimate(
     return [one for name in what for one in _estimates(name, data, parts)]
 
 
-def draw_weights(probability: Floats) -> Floats:
-    """1 / probability, with as large a sum as equal weights of the same precision would have (Kish's number of rows);
-    1 where it is NaN: rows of a random sample of their own, with which these are then averaged by their precision."""
-    known = ~np.isnan(probability)
-    inverse = 1 / probability[known]
-    weights = np.ones(len(probability))
-    weights[known] = inverse * (inverse.sum() / (inverse**2).sum() if len(inverse) else 1.0)
+def _weighted(gold: Gold, pool: Pool, probability: Any) -> tuple[Gold, tuple[Floats, Floats | None] | None]:
+    """Gold, of whose chosen rows those with a probability count; and the weights of gold and pool."""
+    drawn, batch, on_pool = gold.probability, gold.batch, None
+    if probability is not None:
+        mine, on_pool = probability if isinstance(probability, tuple) else (probability, None)
+        drawn, batch = check_probability(mine, len(gold), "probability"), None
+    if drawn is None:
+        return gold, None
+    gold = copy.copy(gold)
+    gold.chosen = gold.chosen & drawn.isnan()
+    if on_pool is None or bool(drawn.isnan().any()):
+        return gold, (draw_weights(drawn.numpy(), None if batch is None else batch.numpy()), None)
+    theirs = check_probability(on_pool, len(pool), "probability of the pool")
+    if bool(theirs.isnan().any()):
+        raise UnderstudyError("probability of the pool is not known (NaN) in some rows; give all, or gold's alone")
+    return gold, (1 / drawn.numpy(), 1 / theirs.numpy())
+
+
+def draw_weights(probability: Floats, batch: Ints | None = None) -> Floats:
+    """What gold rows count, by the probabilities with which they were drawn, one ``batch`` after the other.
+
+    Each batch estimates the total of all rows: by Σ y / probability that of the rows it was drawn from, and by their
+    own labels that of the rows drawn before, which it could not hold. The batches' totals are averaged by their numbers
+    of rows of equal precision (Kish), so that batches of any size and kind add up. Rows without a probability (NaN) are
+    a random sample of their own, from before.
+    """
+    batch = np.zeros(len(probability), dtype=np.int64) if batch is None else batch
+    weights, known, later = np.empty(len(probability)), ~np.isnan(probability), 0.0
+    for number in np.unique(batch[known])[::-1]:
+        mine = known & (batch == number)
+        inverse = 1 / probability[mine]
+        per_row = inverse.sum() / (inverse**2).sum()
+        weights[mine] = inverse * per_row + later
+        later += per_row
+    weights[~known] = 1 + later
     return weights
 
 
@@ -289,17 +307,34 @@ def _per_row(given: tuple[Any, Any], sizes: tuple[int, int], rows: list[Ints], w
     return values
 
 
-def _measured(found: AuditData, weights: tuple[Floats, Floats | None] | None) -> tuple[Measured, list[Ints]]:
-    """The gold and pool rows that have the teacher's label, and where they lie."""
+def _measured(
+    found: AuditData, gold: Gold, pool_rows: int, weights: tuple[Floats, Floats | None] | None
+) -> tuple[Measured, list[Ints]]:
+    """The gold and pool rows, and where they lie; those without the teacher's label (−1) where the pool has such."""
     assert found.pool is not None
-    sides = found.gold, found.pool
-    gold, pool = rows = [side.rows.numpy() for side in sides]
+    sides, sizes = (found.gold, found.pool), (len(gold), pool_rows)
+    rows = [found.gold.rows.numpy(), np.arange(pool_rows)]
+    if found.unlabelled:
+        rows[0] = np.flatnonzero(~gold.chosen.numpy())
+        without, share = len(rows[0]) - len(found.gold), found.unlabelled / pool_rows
+        if not (likely := exact(without, len(rows[0]), level=0.999)).low <= share <= likely.high:
+            warn(
+                f"{share:.1%} of the pool rows have no label, but {likely.estimate:.1%} of the gold rows: gold is no "
+                "random sample of both kinds, and shares are less sure; draw gold from all rows, and ask the teacher"
+            )
+    has_confidence = all(side.confidence is not None for side in sides)
+
+    def proxy(side: TeacherLabels, size: int, kept: Ints) -> Proxy:
+        predicted, confidence = np.full(size, -1), np.zeros(size)
+        predicted[side.rows.numpy()] = side.predicted
+        confidence[side.rows.numpy()] = 0 if side.confidence is None else side.confidence
+        return Proxy(predicted[kept], confidence[kept] if has_confidence else None)
+
+    of_gold, of_pool = (proxy(*each) for each in zip(sides, sizes, rows, strict=True))
     if weights is not None:
-        weights = weights[0][gold], None if weights[1] is None else weights[1][pool]
-    has_confidence = found.gold.confidence is not None and found.pool.confidence is not None
-    of_gold, of_pool = (Proxy(side.predicted, side.confidence if has_confidence else None) for side in sides)
-    labels = found.gold.predicted, found.pool.predicted
-    return Measured(found.truth, labels, (of_gold, of_pool), found.names, weights), rows
+        weights = weights[0][rows[0]], weights[1]
+    truth = gold.y.numpy()[rows[0]]
+    return Measured(truth, (of_gold.predicted, of_pool.predicted), (of_gold, of_pool), found.names, weights), rows
 
 
 def _reconciled(proxy: str | ReconciledPool, gold: Gold, pool: Pool, rows: list[Ints]) -> tuple[Proxy, Proxy]:
@@ -327,6 +362,10 @@ def _reconciled(proxy: str | ReconciledPool, gold: Gold, pool: Pool, rows: list[
 
 def _estimates(what: str, data: Measured, parts: dict[str, tuple[Bools, Bools]]) -> list[Estimate]:
     """Of every class, or of all, in each group; then the groups' differences from the rows outside them."""
+    if what != "share":
+        kept = data.labels[0] >= 0, data.labels[1] >= 0
+        parts = {name: (mine[kept[0]], theirs[kept[1]]) for name, (mine, theirs) in parts.items()}
+        data = data.take(*kept)
     groups = {None: data} | {name: data.take(*rows) for name, rows in parts.items()}
     classes = _classes(what, data)
     questions = [Question(what, *each, group, part) for group, part in groups.items() for each in classes]

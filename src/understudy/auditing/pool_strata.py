@@ -19,6 +19,8 @@ Bools = NDArray[np.bool_]
 #: Gold rows of a cell of two; of each of many, whose variances are all estimated; of a part of a cell, by what cuts it.
 FEWEST, FEWEST_OF_MANY, PER_SCORE, PER_WEIGHT = 2, 20, 30, 5
 MOST_CUTS = 4
+#: The cell of rows without a label, of which gold may have none.
+NO_LABEL = 3
 # Stands for no gold row at all: an interval then ends where the strata's sizes alone end it.
 NO_ROWS = 1e-6
 
@@ -126,5 +128,7 @@ def stacked(tallies: list[Tally], *, estimated: bool) -> tuple[Strata, Ints]:
     hits, rows, pool, cell, within = (
         np.stack([np.pad(part, (0, most - len(part))) for part in parts]) for parts in zip(*tallies, strict=True)
     )
+    overall = hits.sum(1, keepdims=True) / np.maximum(rows.sum(1, keepdims=True), NO_ROWS)
+    hits = np.where((cell == NO_LABEL) & (rows == 0), NO_ROWS * overall, hits)
     known = hits, np.maximum(rows, NO_ROWS), np.maximum(pool, NO_ROWS * 1e-3)
     return Strata(*known, *((cell, within) if estimated else ())), cell

@@ -76,6 +76,8 @@ class Gold(ExampleSet):
     cache: dict[Hashable, Any] | None = None
     #: With which each row was drawn, ``(n,)`` float64, NaN where it is not known; None: of no row.
     probability: Tensor | None = None
+    #: Which batch each row was drawn in, after which others, ``(n,)``; None as ``probability`` is.
+    batch: Tensor | None = None
     #: Of rows from a file, by what stands there (``data/fitted_rows.py``), ``(n,)``.
     content_keys: Ids | None = None
 
@@ -135,6 +137,7 @@ class Gold(ExampleSet):
     def mark_drawn(self, probability: Tensor) -> None:
         """Keeps with which probability rows were drawn, ``(n,)``; rows with unequal ones are no random sample."""
         self.probability, known = probability, ~probability.isnan()
+        self.batch = torch.zeros(len(probability), dtype=torch.long)
         if len(probability[known].unique()) > 1:
             self.chosen = self.chosen | known
 
@@ -193,8 +196,8 @@ class Gold(ExampleSet):
         part = copy.copy(self)
         part.ids, part.rows, part.cache = self._ids_of(index), SubsetRows(self.rows, index), None
         part.y, part.chosen, part.estimate_only = self.y[index], self.chosen[index], self.estimate_only[index]
-        if self.probability is not None:
-            part.probability = self.probability[index]
+        if self.probability is not None and self.batch is not None:
+            part.probability, part.batch = self.probability[index], self.batch[index]
         position = torch.full((len(self.y),), -1)
         position[self.teacher_rows] = torch.arange(len(self.teacher_rows))
         with_teacher = position[index]
@@ -234,9 +237,13 @@ class Gold(ExampleSet):
         both.chosen = torch.cat([self.chosen, other.chosen])
         both.estimate_only = torch.cat([self.estimate_only, other.estimate_only])
         if self.probability is not None or other.probability is not None:
-            unknown = (torch.full((len(each),), torch.nan, dtype=torch.float64) for each in (self, other))
-            parts = (each.probability for each in (self, other))
-            both.probability = torch.cat([b if a is None else a for a, b in zip(parts, unknown, strict=True)])
+            parts = [copy.copy(each) for each in (self, other)]
+            for each in parts:
+                if each.probability is None:
+                    each.mark_drawn(torch.full((len(each),), torch.nan, dtype=torch.float64))
+            both.probability = torch.cat([each.probability for each in parts if each.probability is not None])
+            first, second = (each.batch for each in parts if each.batch is not None)
+            both.batch = torch.cat([first, second + first.max() + 1])
         both.class_order = joint_names(self.class_order, other.class_order)
         if self.content_keys is not None and other.content_keys is not None:
             both.content_keys = np.concatenate([self.content_keys, other.content_keys])

@@ -8,7 +8,9 @@ hits in each. What is wanted is a number θ that makes a linear equation of thes
 A share of the population is c = the strata's weights, t = θ; recall, F1 and differences are of this form too. An
 interval holds every θ that the score test does not reject: the estimate of the left side is compared with its standard
 error *under the hypothesis*, from the shares p̃(θ) that are most likely among those that fulfil the equation. With one
-stratum this is Wilson's (1927) interval; with two groups as strata, Miettinen and Nurminen's (1985) of a difference.
+stratum this is Wilson's (1927) interval; with two groups as strata, Miettinen and Nurminen's (1985) of a difference;
+both with an allowance for skewness, which lifts the lowest coverage of a plain share of 24 to 1,000 rows from 84 to
+93.4%, at most 4% wider.
 The usual standard error at the estimate itself, as in prediction-powered inference, is 0 where no hit was seen, and
 rare classes get intervals that hold the truth far too seldom (``experiments/estimate_coverage.py``).
 
@@ -33,6 +35,8 @@ Equation = Callable[[Floats], tuple[Floats, Floats]]
 STEPS = 24
 # The multiplier lies within ± sinh(35), 8e14, and is halved to 1e-12 of that scale.
 SPAN, HALVINGS = 35.0, 46
+#: A stratum with fewer rows has none.
+FEWEST_ROWS = 1e-5
 
 
 class Strata(NamedTuple):
@@ -59,9 +63,7 @@ def mean_intervals(strata: Strata, c: Floats, *, level: float = LEVEL) -> tuple[
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             p = _shares(strata.hits, strata.rows, c * sign * np.sinh(middle)[:, None])
-            # Where all shares are 0 or 1 the variance is 0, and the two sums may differ by rounding.
-            gap = np.maximum(np.abs(estimate - (c * p).sum(-1)) - 1e-12, 0)
-            held = gap**2 <= critical**2 * _variance(strata, c, p)
+            held = np.abs(_statistic(strata, c, p, critical)) <= critical
             low, high = np.where(held, middle, low), np.where(held, high, middle)
         ends.append((c * _shares(strata.hits, strata.rows, c * sign * np.sinh(low)[:, None])).sum(-1))
     return estimate, ends[0], ends[1]
@@ -74,10 +76,10 @@ def score_intervals(
     critical, ends = _critical(level), []
     for border in (0.0, 1.0):
         inside, outside = estimate, np.full_like(estimate, border)
-        inside = np.where(np.abs(score_statistic(strata, *equation(outside))) <= critical, outside, inside)
+        inside = np.where(np.abs(score_statistic(strata, *equation(outside), critical)) <= critical, outside, inside)
         for _ in range(STEPS):
             middle = (inside + outside) / 2
-            held = np.abs(score_statistic(strata, *equation(middle))) <= critical
+            held = np.abs(score_statistic(strata, *equation(middle), critical)) <= critical
             inside, outside = np.where(held, middle, inside), np.where(held, outside, middle)
         ends.append(inside)
     return ends[0], ends[1]
@@ -89,27 +91,39 @@ def _critical(level: float) -> float:
     return float(ndtri((1 + level) / 2))
 
 
-def score_statistic(strata: Strata, c: Floats, t: Floats) -> Floats:
+def score_statistic(strata: Strata, c: Floats, t: Floats, critical: float) -> Floats:
     """(Σ c p̂ − t) over its standard error under the hypothesis, ``(Q,)``; infinite where it is impossible."""
-    hits, rows = strata.hits, strata.rows
-    p = constrained_shares(hits, rows, c, t)
-    gap = (c * hits / rows).sum(-1) - t
-    impossible = np.abs((c * p).sum(-1) - t) > 1e-6 * np.abs(c).sum(-1)
-    error = np.sqrt(np.maximum(_variance(strata, c, p), 1e-300))
-    return np.where(impossible, np.copysign(np.inf, gap), np.where(np.abs(gap) < 1e-12, 0.0, gap / error))
+    p = constrained_shares(strata.hits, strata.rows, c, t)
+    off = (c * p).sum(-1) - t
+    impossible = np.abs(off) > 1e-6 * np.abs(c).sum(-1)
+    return np.where(impossible, np.copysign(np.inf, off), _statistic(strata, c, p, critical))
 
 
-def _variance(strata: Strata, c: Floats, p: Floats) -> Floats:
-    """Of Σ c p̂, and of the population's own draw."""
+def _statistic(strata: Strata, c: Floats, p: Floats, critical: float) -> Floats:
+    """Σ c (p̂ − p) over its standard error, the sum brought closer to 0 by what its skewness explains.
+
+    The normal quantile z of a sum with variance V and third moment κ is off by (z² − 1) κ / 6V (Cornish and Fisher,
+    1937): one hit where few are expected is no surprise. Wilson's interval, which has no such term, holds shares of
+    0.2 / rows in 84%. It counts only where it widens the interval: on the other side Wilson's makes up for it.
+    """
     _, rows, population, together, within = strata
-    parts = c**2 * p * (1 - p) * (1 / rows + 1 / population)
+    mean = p
     if together is not None and within is not None:
+        mean = np.zeros_like(p)
         for number in range(int(together.max()) + 1):
             these = together == number
-            mean = (p * within * these).sum(-1, keepdims=True)
-            parts += np.where(these, c**2 * (p - mean) ** 2 / rows, 0)
-    total: Floats = parts.sum(-1)
-    return total
+            mean = np.where(these, (p * within * these).sum(-1, keepdims=True), mean)
+    # Strata without a row say nothing.
+    told = rows > FEWEST_ROWS
+    gap = np.where(told, c * (strata.hits / rows - p), 0).sum(-1)
+    square, cube = p * (1 - p) + (p - mean) ** 2, p * (1 - mean) ** 3 - (1 - p) * mean**3
+    variance = np.where(told, c**2 * (square / rows + p * (1 - p) / population), 0).sum(-1)
+    third = np.where(told, c**3 * cube / rows**2, 0).sum(-1)
+    skew = (critical**2 - 1) / 6 * third / np.maximum(variance, 1e-300)
+    # Where all shares are 0 or 1 the variance is 0, and the two sums may differ by rounding.
+    beyond = np.maximum(np.abs(gap) - np.maximum(np.sign(gap) * skew, 0) - 1e-12, 0)
+    found: Floats = np.copysign(beyond, gap) / np.sqrt(np.maximum(variance, 1e-300))
+    return found
 
 
 def constrained_shares(hits: Floats, rows: Floats, c: Floats, t: Floats) -> Floats:
