@@ -55,7 +55,7 @@ def reconcile_command(
     from understudy.io.write import write_table
     from understudy.reconciling.relabel import reconcile, with_reconciled_labels
     from understudy.report.run_text import print_sources
-    from understudy.training.job import PLAIN
+    from understudy.training.job import plain_name
 
     with collected_warnings():
         examples = data.for_student(student).read(gold, both=True, pool=pool)
@@ -63,11 +63,11 @@ def reconcile_command(
             raise UnderstudyError("label sources are weighted on gold; name a gold file and a pool file")
         examples.leaks().warn()
         main, *others = (
-            _view(each, student, data.count_classes(each), training) for each in (examples, examples.tfidf) if each
+            _view(each, student, data.count_classes(each), training) for each in (examples, examples.plain) if each
         )
         reconciled = reconcile(
             main.student, main.gold, main.pool, out=parts, progress=not quiet, methods=options.methods,
-            folds=options.folds, rows=options.rows, others=dict(zip([PLAIN], others, strict=False)),
+            folds=options.folds, rows=options.rows, others=dict(zip([plain_name(examples)], others, strict=False)),
             **shared.where_to_run(options.workers, ray), **main.options,
         )  # fmt: skip
     print_sources(reconciled.facts())

@@ -15,13 +15,13 @@ Vectors are kept on disk (``vector_cache.py``), so that no text is encoded twice
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -37,10 +37,8 @@ from understudy.store.console import ProgressBar
 from understudy.store.files import cache_path, read_json
 
 BATCH = 32
-# Texts per shard of the cache, lost at most when a run is killed: about half a minute of a small encoder on one core.
-SHARD_TEXTS = 2048
-# Texts between two signs of life: some seconds.
-STEP_TEXTS = 256
+# Rows per shard of the cache, lost at most when a run is killed: about half a minute of a small encoder on one core.
+SHARD_ROWS = 2048
 # What an encoder is made of; its README and other formats of its weights are not.
 SUFFIXES = (".json", ".txt", ".model", ".safetensors")
 MODES = ("mean", "cls", "max")
@@ -128,6 +126,8 @@ class Encoder:
     #: The hub's commit, where it came from there.
     revision: str | None = None
     max_tokens: int | None = None
+    #: Texts between two signs of life: some seconds.
+    step_rows: ClassVar[int] = 256
 
     @classmethod
     def find(cls, name: str, *, revision: str | None = None, max_tokens: int | None = None) -> "Encoder":
@@ -148,13 +148,7 @@ class Encoder:
     def fingerprint(self) -> str:
         """A hash of every file that determines the vectors."""
         folders = sorted({self.folder, self.layout.transformer, *self.folder.glob("*_Pooling")})
-        files = [path for folder in folders for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
-        total = hashlib.sha256(f"1 {self.max_tokens}".encode())
-        for path in files:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            total.update(f"{path.relative_to(self.folder)} {digest}\n".encode())
-        return total.hexdigest()
+        return folder_digest(self.folder, folders, f"1 {self.max_tokens}")
 
     def embed(self, texts: list[str]) -> Array:
         """Longest first, so that a batch holds texts of like length and too little memory shows at once."""
@@ -208,6 +202,16 @@ class Encoder:
         limits = [self.max_tokens, self.layout.max_tokens, known if known < 1_000_000 else positions]
         limit = min(limit for limit in limits if limit is not None)
         return tokenizer, model.float().eval().to(device), limit
+
+
+def folder_digest(root: Path, folders: Iterable[Path], settings: str) -> str:
+    """Of the settings and of every file that makes an encoder."""
+    total = hashlib.sha256(settings.encode())
+    for path in (path for folder in folders for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        total.update(f"{path.relative_to(root)} {digest}\n".encode())
+    return total.hexdigest()
 
 
 def _download(name: str, revision: str | None) -> Path:
@@ -278,14 +282,14 @@ class Encoded(Part):
         return part
 
     @cached_property
-    def loaded(self) -> Encoder:
+    def loaded(self) -> Any:
         """The encoder of the training, known by its content: under its own name, or any other that is installed."""
         own, missing = [], None
         try:
-            own = [Encoder.find(self.encoder, revision=self.revision, max_tokens=self.max_tokens)]
+            own = [self._find(self.encoder, self.revision)]
         except UnderstudyError as error:
             missing = error
-        others = (Encoder.find(name, max_tokens=self.max_tokens) for name in installed())
+        others = map(self._find, self._others())
         for encoder in chain(own, others):
             if encoder.fingerprint == self.fingerprint:
                 return encoder
@@ -294,6 +298,12 @@ class Encoded(Part):
         needed = f"this run needs the encoder {self.encoder} (content {self.fingerprint[:12]}), which is not here"
         cure = f"restore it, install it ({INSTALL}), or train again with --encoder none"
         raise UnderstudyError(f"{needed}; {cure}") from missing
+
+    def _find(self, name: str, revision: str | None = None) -> Any:
+        return Encoder.find(name, revision=revision, max_tokens=self.max_tokens)
+
+    def _others(self) -> Iterable[str]:
+        return installed()
 
     def __call__(self, raw: RawColumns) -> Array:
         return encode(self.loaded, raw.texts(self.name), where=raw.at(self.name), width=self.width)
@@ -306,24 +316,34 @@ def encode(encoder: Encoder, texts: list[str], *, where: str, width: int | None 
     except UnicodeEncodeError as error:
         row = next(row for row, text in enumerate(texts) if any("\ud800" <= sign <= "\udfff" for sign in text))
         raise UnderstudyError(f"{where} row {row} holds half a character (a lone surrogate); mend the text") from error
-    distinct = dict(zip(keys, texts, strict=True))
+    return encode_new(encoder, keys, texts, "texts", width=width, size=len)
+
+
+def encode_new(
+    encoder: Any, keys: list[bytes], items: Sequence[Any], what: str, *, width: int | None,
+    size: Callable[[Any], int] = lambda item: 0,
+) -> Array:  # fmt: skip
+    """A vector per item; ``encoder.embed`` sees each distinct one once, the largest first, and only if the cache does
+    not know it. ``keys``: SHA-256 of their content."""
+    distinct = dict(zip(keys, items, strict=True))
     cache = cache_path() / "embeddings" / encoder.fingerprint
     vectors, is_stored = fetch(cache, list(distinct), width)
     todo = [key for key, known in zip(distinct, is_stored, strict=True) if not known]
-    todo.sort(key=lambda key: -len(distinct[key]))
+    todo.sort(key=lambda key: -size(distinct[key]))
     row_of = {key: number for number, key in enumerate(distinct)}
-    steps = range(0, len(todo), STEP_TEXTS)
-    with ProgressBar("encoding texts", len(steps), shown=len(steps) > 1) as bar:
-        bar.show(f"{len(todo):,} texts, kept in {cache.parent}")
-        for start in range(0, len(todo), SHARD_TEXTS):
-            new, pieces = todo[start : start + SHARD_TEXTS], []
-            for step in range(0, len(new), STEP_TEXTS):
-                pieces.append(encoder.embed([distinct[key] for key in new[step : step + STEP_TEXTS]]))
+    step_rows = encoder.step_rows
+    steps = range(0, len(todo), step_rows)
+    with ProgressBar(f"encoding {what}", len(steps), shown=len(steps) > 1) as bar:
+        bar.show(f"{len(todo):,} {what}, kept in {cache.parent}")
+        for start in range(0, len(todo), SHARD_ROWS):
+            new, pieces = todo[start : start + SHARD_ROWS], []
+            for step in range(0, len(new), step_rows):
+                pieces.append(encoder.embed([distinct[key] for key in new[step : step + step_rows]]))
                 bar.advance("")
             encoded = np.concatenate(pieces)
             keep(cache, new, encoded)
             if not vectors.shape[1]:
                 vectors = np.zeros((len(distinct), encoded.shape[1]), dtype=np.float32)
             vectors[[row_of[key] for key in new]] = encoded
-    # No copy where every text is there once.
-    return vectors if len(distinct) == len(texts) else vectors[[row_of[key] for key in keys]]
+    # No copy where every item is there once.
+    return vectors if len(distinct) == len(items) else vectors[[row_of[key] for key in keys]]

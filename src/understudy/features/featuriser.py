@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from understudy.data.checks import is_index, is_reserved, looks_like
 from understudy.data.rows import Rows, SparseRows
 from understudy.errors import UnderstudyError, first_line, warn
 from understudy.features.encoder import Encoded
+from understudy.features.image_encoder import NAME as IMAGE_ENCODER
+from understudy.features.image_encoder import EncodedImages, installed_image_encoder
 from understudy.features.images import Images
 from understudy.features.installed_encoders import SETTING, found_encoders
 from understudy.features.raw_columns import (
@@ -47,7 +50,7 @@ from understudy.store.files import write_bytes
 
 MISSING = ("median", "error")
 IMAGE_MODES = ("L", "RGB")
-#: Values of ``encoder`` beside names and folders: TF-IDF; one that is installed, else TF-IDF; the student's tokenizer.
+#: Values of ``encoder`` beside names and folders: none; one that is installed, if any; the student's tokenizer.
 TFIDF, FIND, BY_STUDENT = "none", "auto", "student"
 
 
@@ -59,8 +62,8 @@ class FeatureOptions:
     text: str | None = None
     #: The column of images: paths, or the bytes of image files.
     image: str | None = None
-    #: ``none``: TF-IDF; ``auto``: an encoder that is installed, else TF-IDF; a Hugging Face encoder by name or folder;
-    #: ``student``: the student reads texts (``us.text``).
+    #: ``none``: TF-IDF, or pixels; ``auto``: an encoder that is installed, else those; a Hugging Face encoder by name
+    #: or folder; ``student``: the student reads texts (``us.text``).
     encoder: str = TFIDF
     #: Bring columns of numbers to mean 0 and deviation 1 over the training rows.
     scale: bool = True
@@ -104,7 +107,7 @@ class FeatureOptions:
 
 def fit_parts(raw: RawColumns, options: FeatureOptions) -> list[Part]:
     if options.image is not None:
-        return [Images.fit(raw, options.image, size=options.image_size, mode=options.image_mode)]
+        return [_fit_image(raw, options.image, options)]
     parts: list[Part] = []
     if options.text is not None:
         parts.append(_fit_text(raw, options.text, options))
@@ -123,6 +126,17 @@ def fit_parts(raw: RawColumns, options: FeatureOptions) -> list[Part]:
     if categories:
         parts.append(Categories.fit(raw, tuple(categories), limit=options.max_categories))
     return parts
+
+
+def _fit_image(raw: RawColumns, name: str, options: FeatureOptions) -> Part:
+    encoder = options.encoder
+    if encoder == FIND:
+        encoder = IMAGE_ENCODER if installed_image_encoder() and find_spec("PIL") else TFIDF
+        if encoder != TFIDF:
+            complain(f"Images: vectors by {encoder}; --encoder none takes the pixels")
+    if encoder == TFIDF:
+        return Images.fit(raw, name, size=options.image_size, mode=options.image_mode)
+    return EncodedImages.fit(raw, name, encoder=encoder, side=max(options.image_size or (0,)))
 
 
 def _fit_text(raw: RawColumns, name: str, options: FeatureOptions) -> Part:
@@ -229,7 +243,7 @@ def _is_usable(raw: RawColumns, name: str, limit: int) -> bool:
 VALUES_FILE, ARRAYS_FILE = "features.json", "features.safetensors"
 FEATURES = FolderKind("features", VALUES_FILE, cure="restore it or train again")
 PARTS: dict[str, type[Part]] = {
-    part.kind: part for part in (Arrays, Numbers, Categories, Tfidf, Encoded, Texts, Images)
+    part.kind: part for part in (Arrays, Numbers, Categories, Tfidf, Encoded, Texts, Images, EncodedImages)
 }
 
 
@@ -266,7 +280,8 @@ class Featuriser:
         written = RawColumns(columns, where, None if folder is None else Path(folder))
         raw = replace(written, kinds=_found_kinds(written, options))
         parts = fit_parts(raw, options)
-        names = {origin(name, raw.kinds) for part in parts if not isinstance(part, Images) for name in part.names}
+        read = [part for part in parts if not isinstance(part, Images | EncodedImages)]
+        names = {origin(name, raw.kinds) for part in read for name in part.names}
         found = {name: raw.kinds.get(name) or column_kind(raw[name]) for name in columns if name in names}
         return cls(parts, found | {name: f"declared {kind}s" for name, kind in options.types.items() if name in found})
 

@@ -168,7 +168,7 @@ class Images(Part):
     def fit(cls, raw: RawColumns, name: str, *, size: tuple[int, int] | None, mode: str | None) -> Self:
         """Size and mode as given, else those of the first image, at most ``SIDE`` × ``SIDE``."""
         if size is None or mode is None:
-            first = open_image(image_files(_cells(raw, name), raw.folder, raw.at(name))[0], raw.at(name, 0))
+            first = open_image(image_files(image_cells(raw, name), raw.folder, raw.at(name))[0], raw.at(name, 0))
             mode = mode or first.mode
             if size is None:
                 size = (first.height, first.width)
@@ -179,11 +179,11 @@ class Images(Part):
         return cls(name, size, mode)
 
     def __call__(self, raw: RawColumns) -> ImageRows:
-        files = image_files(_cells(raw, self.name), raw.folder, raw.at(self.name))
+        files = image_files(image_cells(raw, self.name), raw.folder, raw.at(self.name))
         return ImageRows(files, raw.at(self.name), size=self.size, mode=self.mode)
 
 
-def _cells(raw: RawColumns, name: str) -> list[Any]:
+def image_cells(raw: RawColumns, name: str) -> list[Any]:
     column = raw[name]
     if column.ndim != 1 or column.dtype.kind not in "UTOS" or not len(column):
         raise UnderstudyError(f"{raw.at(name)} holds no paths and no bytes; images are one of them per row")

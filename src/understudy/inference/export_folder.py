@@ -31,6 +31,7 @@ from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.features.encoder import Encoded, Encoder
 from understudy.features.featuriser import VALUES_FILE, Featuriser
+from understudy.features.image_encoder import EncodedImages
 from understudy.features.images import Images
 from understudy.features.raw_columns import DERIVED
 from understudy.features.tabular import Arrays, Categories, Numbers, Part, Texts, Tfidf
@@ -101,6 +102,10 @@ def _describe(part: Part, student: nn.Module, folder: Path) -> dict[str, Any]:
     """What ``predict.py`` needs to know of a part; nets and tokenizers are written beside."""
     values, arrays = part.learned()
     described = {"kind": part.kind, **values, **{name: array.tolist() for name, array in arrays.items()}}
+    if isinstance(part, EncodedImages):
+        raise UnderstudyError(
+            "images by an encoder cannot be exported as a folder; train with --small, or export .onnx"
+        )
     if isinstance(part, Encoded):
         tokenizer, _, limit = part.loaded.transformer
         (folder / "encoder.onnx").write_bytes(

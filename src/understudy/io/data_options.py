@@ -78,11 +78,11 @@ class DataOptions:
     )
     text: str | None = option(None, help="The column of texts.", typed=str | None, panel=FEATURES)
     encoder: str = option(
-        "auto", help="Vectors of texts: an encoder's name or folder; none: TF-IDF; auto: one that is installed.",
+        "auto", help="Vectors of texts or images: an encoder's name or folder; none; auto: one that is installed.",
         typed=str, panel=FEATURES,
     )  # fmt: skip
     small: bool = option(
-        False, help="The encoder serves the label sources only; the student takes TF-IDF and runs without it.",
+        False, help="Only the label sources see the encoder; the student takes TF-IDF or pixels, and runs without it.",
         typed=bool, panel=FEATURES, flag="small",
     )  # fmt: skip
     image: str | None = option(None, help="The column of images: paths or bytes.", typed=str | None, panel=FEATURES)
@@ -122,7 +122,7 @@ class DataOptions:
 
     def read(self, gold: Sequence[Any], *, both: bool = False, **files: Any) -> "Examples":
         """``gold``: a file or table, and files of labels of chosen batches (``+FILE``); ``pool``, ``test``,
-        ``select``. ``both``: texts by TF-IDF too, beside an encoder's vectors."""
+        ``select``. ``both``: by TF-IDF or as pixels too, beside an encoder's vectors."""
         from understudy.features.featuriser import FeatureOptions
         from understudy.io.read import read_examples
 
@@ -138,7 +138,7 @@ class DataOptions:
         )  # fmt: skip
         examples = read_examples(
             gold=trusted[0] if trusted else None, chosen=chosen, columns=self.mapping, classes=self.classes,
-            votes=self.votes, features=features, both=both, **files,
+            votes=self.votes, features=features, both=both, small=self.small, **files,
         )  # fmt: skip
         if self.text is None and examples.text is not None:
             print(f"Text: column {examples.text!r}, the only one with words in it")

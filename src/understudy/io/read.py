@@ -40,6 +40,7 @@ from understudy.data.rows import TensorRows
 from understudy.errors import UnderstudyError, warn
 from understudy.features.encoder import Encoded
 from understudy.features.featuriser import TFIDF, FeatureOptions, Featuriser, text_alone
+from understudy.features.image_encoder import EncodedImages
 from understudy.features.raw_columns import no_column
 from understudy.features.tabular import Arrays
 from understudy.io.columns import declared
@@ -86,8 +87,8 @@ class Examples:
     texts: "Mapping[str, RowSet] | None" = None
     #: The column of texts: the one the user named, or the only candidate.
     text: str | None = None
-    #: The same sets by TF-IDF, where the texts are vectors of an encoder and both were wanted.
-    tfidf: "Examples | None" = None
+    #: The same sets by TF-IDF, or as pixels, where texts or images are vectors of an encoder and both were wanted.
+    plain: "Examples | None" = None
     #: What was decided about files and columns, a line each, for the user to know.
     notes: tuple[str, ...] = ()
     #: The line of a pool row in its file, where it has lines.
@@ -95,7 +96,7 @@ class Examples:
 
     @property
     def encoder(self) -> str | None:
-        """The name or folder of the encoder of the texts."""
+        """The name or folder of the encoder of the texts or images."""
         return next((part.encoder for part in self.featuriser.parts if isinstance(part, Encoded)), None)
 
     def leaks(self) -> "Leaks":
@@ -138,7 +139,7 @@ def count_classes(sets: Iterable[Gold | Pool | None]) -> int | None:
 def read_examples(
     *, gold: Any = None, pool: Any = None, test: Any = None, select: Any = None, chosen: Sequence[str | Path] = (),
     columns: Mapping[str, str] | None = None, classes: int | Sequence[str] | None = None,
-    features: FeatureOptions | None = None, votes: str = "majority", both: bool = False,
+    features: FeatureOptions | None = None, votes: str = "majority", both: bool = False, small: bool = False,
 ) -> Examples:  # fmt: skip
     """Every file (or frame, or mapping of columns) that a training needs, joined by id and checked against the others.
 
@@ -147,7 +148,7 @@ def read_examples(
     ``columns``: our names to theirs. ``classes``: how many there are, or their names in order; without it, the order
     that a ``datasets.Dataset`` declares (``ClassLabel``), else the alphabet's. ``features``: which columns become the
     student's input. ``votes``: how several annotators' votes are weighed. ``both``: beside an encoder's vectors, the
-    same sets by TF-IDF.
+    same sets by TF-IDF, or as pixels; of photographs only where the student is to be ``small``.
     """
     if any(isinstance(each, Gold | Pool) for each in (gold, pool, test, select)):
         return _given(gold=gold, pool=pool, test=test, select=select)
@@ -168,10 +169,12 @@ def read_examples(
     answered = [read_table(path, columns=columns) for path in chosen]
     labelling = find_labelling(tables, pool_table, classes, votes, answers=_named(answered))
     examples = _to_examples(options, tables, pool_table, labelling, answered, votes)
-    if both and examples.encoder is not None:
+    photographs = any(isinstance(part, EncodedImages) and part.colour for part in examples.featuriser.parts)
+    # A net on the pixels of photographs takes ten times as long and is worse by far (CIFAR-10, 3,500 rows).
+    if both and examples.encoder is not None and (small or not photographs):
         with suppress(UnderstudyError):  # some languages have no words that TF-IDF could count
             plain = _to_examples(replace(options, encoder=TFIDF), tables, pool_table, labelling, answered, votes)
-            examples = replace(examples, tfidf=plain)
+            examples = replace(examples, plain=plain)
     _check_truth_values(examples, tables.values(), pool_table)
     files = [table.notes for table in (*tables.values(), pool_table) if table is not None]
     return replace(examples, notes=(*filter(None, files), *examples.featuriser.notes()))

@@ -96,7 +96,9 @@ def request_facts(request: TrainRequest, run: Run) -> dict[str, Any]:
     facts = {
         **{f"{role.capitalize()} file": name for role, name in files.items() if name},
         "Text": None if data.text is None else f"{data.text}, {text_of}",
-        "Image": data.image,
+        "Image": None
+        if data.image is None
+        else f"{data.image}, {'pixels' if data.encoder == 'none' else data.encoder}",
         "Student": request.student,
         "Method": " ".join([request.method or AUTO, *request.method_options]),
         "Optimizer": optimizer_text(request.training),

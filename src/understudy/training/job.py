@@ -51,7 +51,7 @@ from understudy.training.train import train
 
 PREFIX = "hf:"
 #: The names of features, where there are two kinds.
-ENCODER, PLAIN = "encoder", "TF-IDF"
+ENCODER, PLAIN, PIXELS = "encoder", "TF-IDF", "pixels"
 _OPTION = re.compile(r",(?=[a-z_]+=)")
 _CURE = "restore it or train again in a new folder"
 TRAIN_REQUEST = FolderKind("training request", REQUEST, cure=_CURE)
@@ -167,7 +167,7 @@ def run_training(request: TrainRequest, report: Report, *, progress: bool = True
         with nullcontext() if request.data.encoder == TFIDF else first_goes_ahead():
             data = request.data.for_student(request.student)
             examples = data.read(request.gold, both=request.method == AUTO, **request.files)
-        if examples.text is not None and not reads_texts(request.student):
+        if (examples.text or request.data.image) is not None and not reads_texts(request.student):
             # A resumed training takes this encoder, whatever is installed by then.
             request = replace(request, data=replace(request.data, encoder=examples.encoder or TFIDF))
         if first:
@@ -197,7 +197,7 @@ def run_training(request: TrainRequest, report: Report, *, progress: bool = True
                 _clear(out)
             raise
     taken = run.config["auto"]["features"] if len(prepared) > 1 else main
-    if taken == PLAIN:
+    if taken in (PLAIN, PIXELS):
         request = replace(request, data=replace(request.data, encoder=TFIDF))
     job = TrainedJob(request, run, prepared[taken].examples, options, warnings)
     run.featuriser = job.examples.featuriser
@@ -216,16 +216,21 @@ class StudentOnFeatures(NamedTuple):
 
 
 def _prepare(request: TrainRequest, examples: Examples, device: Any) -> dict[str, StudentOnFeatures]:
-    """By the name of the features, the user's first: texts may be there as vectors and by TF-IDF."""
-    sets = {ENCODER: examples} if examples.tfidf is None else {ENCODER: examples, PLAIN: examples.tfidf}
+    """By the name of the features, the user's first: texts may be there as vectors and by TF-IDF, images as pixels."""
+    sets = {ENCODER: examples} | ({} if examples.plain is None else {plain_name(examples): examples.plain})
     small = request.data.small and examples.encoder is not None
     if small and request.method != AUTO:
         cure = "leave it out, or take --encoder none"
         raise UnderstudyError(f"--small is for --method {AUTO}, whose label sources see other features; {cure}")
-    if small and examples.tfidf is None:
+    if small and examples.plain is None:
         raise UnderstudyError("--small takes TF-IDF, which finds no words in these texts; leave it out")
     names = reversed(sets) if small else sets
     return {name: _prepare_one(request, sets[name], device, small and name == ENCODER) for name in names}
+
+
+def plain_name(examples: Examples) -> str:
+    """Of the features without an encoder."""
+    return PIXELS if examples.text is None else PLAIN
 
 
 def _prepare_one(request: TrainRequest, examples: Examples, device: Any, sources_only: bool) -> StudentOnFeatures:
