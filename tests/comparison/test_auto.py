@@ -18,10 +18,10 @@ from understudy.comparison.candidate_scores import (
     mean_and_error,
     score_candidates,
     still_competitive,
-    truth_probability,
 )
 from understudy.comparison.candidates import candidates
 from understudy.comparison.comparison_options import AutoOptions
+from understudy.maths.metric_scores import row_scores
 from understudy.parallel.executors import InProcess
 from understudy.reconciling.cross_fitting import CrossFit
 from understudy.reconciling.views import View
@@ -53,6 +53,10 @@ def test_a_teacher_saturated_on_gold_but_not_on_the_pool_takes_nobody_down() -> 
             progress=False,
         )  # fmt: skip
     assert run.config["auto"]["choice"] in ("gold only", "vanilla", "confident", "gce")
+
+
+def truth_probability(probs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return row_scores("log_loss", probs, y).exp()
 
 
 def test_the_temperature_is_the_best_of_a_grid() -> None:

@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import f1_score
 
 import understudy as us
 from understudy.comparison import cells as comparison_cells
 from understudy.comparison.cells import Cell, Job
 from understudy.comparison.compare import CompareFolder
 from understudy.comparison.outcome import Comparison
+from understudy.maths.metric_scores import row_values
 from understudy.parallel import executors
 from understudy.parallel.executors import Executor, InProcess, WorkerProcesses
 from understudy.store.files import locked
@@ -544,3 +546,27 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     os.close(reader)
     kept = finished(out)
     assert len(kept) == 3 and all(json.loads(file.read_text())["history"] for file in kept)
+
+
+@pytest.mark.parametrize("metric", ["f1", "log_loss"])
+def test_another_metric_is_compared_kept_and_recommended_by(metric: str, tmp_path: Path) -> None:
+    gold, pool, test = data()
+    run = us.train(student, gold, pool, us.gce(), epochs=2, lr=0.01, batch_size=32, seed=1, test=test, progress=False)
+    found = us.compare(student, gold, pool, ["gce"], test=test, out=tmp_path / "c", metric=metric, select=0.0, **SMALL)
+    probs, y = run.predict(test.x), test.y
+    value = row_values(found.metric, probs, y).mean()
+    if metric == "f1":
+        assert found.metric == "macro_f1"
+        assert float(value) == pytest.approx(f1_score(y, probs.argmax(1), average="macro"))
+    assert found.outcomes["gce"][1].last == pytest.approx(float(value))
+    assert found.majority[0].last < found.outcomes["gce"][1].last
+    best = found.recommendation
+    assert best is not None and best.choice == max(best.expected, key=lambda name: best.expected[name])
+    low, high = best.intervals[best.choice]
+    assert low < best.expected[best.choice] < high and (metric == "f1" or high < 0)
+    assert ("expected macro-F1" if metric == "f1" else "expected log-loss") in found.sentences[0]
+    assert "accuracy" not in "".join(found.sentences) and found.table().title.startswith("Test ")
+    again = us.compare(student, gold, pool, ["gce"], test=test, out=tmp_path / "c", metric=metric, select=0.0, **SMALL)
+    assert again.as_dict() == found.as_dict()
+    with pytest.raises(us.UnderstudyError, match="metric"):
+        us.compare(student, gold, pool, ["gce"], test=test, out=tmp_path / "c", select=0.0, **SMALL)

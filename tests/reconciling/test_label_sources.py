@@ -21,8 +21,9 @@ from understudy.reconciling.label_sources import (
     LEAST,
     SourceScores,
     labels_by_fold,
+    opinion_losses,
     reconciled_pool,
-    significantly_better,
+    significantly_less,
     sources_in,
     teacher_scores,
 )
@@ -172,7 +173,8 @@ def test_one_source_is_held_against_the_pool_that_would_be_taken() -> None:
     both = fit_opinion_pool(torch.stack([plain, turned]), y)
     single = fit_opinion_pool(plain.unsqueeze(0), y, full=False)
     assert both.mixing is not None and both.log_loss < single.log_loss
-    assert significantly_better(both, single, y) and not significantly_better(single, both, y)
+    losses = [opinion_losses(one, y, "accuracy") for one in (both, single)]
+    assert significantly_less(*losses) and not significantly_less(*reversed(losses))
 
 
 def test_random_labels_are_reconciled_to_nothing() -> None:

@@ -9,8 +9,8 @@ import torch
 
 import understudy as us
 from understudy.maths.proportions import Share, exact, widen
-from understudy.report.run_page import write_run_report
-from understudy.report.run_text import name_facts, summary
+from understudy.report.run_page import run_parts, write_run_report
+from understudy.report.run_text import name_facts, result_lines, summary
 from understudy.report.templates import percent_range, sentences
 from understudy.training.evaluation import Evaluation, StudentCalibration
 
@@ -40,6 +40,18 @@ def test_on_a_test_set() -> None:
     assert "2 warnings below" in text["Uncertainty"]
     # ± 4.18 points to ± 3: 200 · (4.18 / 3)² = 389, 189 more.
     assert "About 190 more test rows" in text["Next steps"] and "understudy predict" in text["Next steps"]
+
+
+def test_the_metric_that_choices_maximised_comes_first() -> None:
+    shares = {"macro_f1": Share(0.812, 0.77, 0.853, 200), "log_loss": Share(0.4, 0.35, 0.46, 200)}
+    found = replace(on_test(180, 150), metrics=shares, confusion=[[40, 10], [10, 140]])
+    run = a_run(found, 0.9, metric="macro_f1", class_names=["no", "yes"])
+    assert text_of(run)["Accuracy"].startswith("Macro-F1 81.2% (95% CI 77.0–85.3), which choices maximised. Accuracy")
+    assert run_parts(run)["metrics"][0] == ("Macro-F1", "81.2% (77.0–85.3)")
+    run.config["metric"] = "log_loss"
+    run.history[-1]["test_score"] = -0.4
+    assert text_of(run)["Accuracy"].startswith("Log-loss 0.400 (95% CI 0.350–0.460)")
+    assert result_lines(run) == ["test log-loss 0.400 (last epoch)"]
 
 
 def test_confidence_before_and_after_the_temperature() -> None:

@@ -105,3 +105,9 @@ def test_what_changes_no_result_may_differ_when_resumed_and_nothing_else(tmp_pat
     with pytest.raises(us.UnderstudyError, match=r"begun with another compile \(False, now True\)"):
         train(resume=True, compile=True)
     assert len(train(resume=True, workers=2, checkpoint_every=1, pass_batch_size=7).history) == 2
+
+
+def test_metrics_by_name() -> None:
+    assert TrainingOptions(epochs=1, metric="f1").metric == "macro_f1"
+    with pytest.raises(us.UnderstudyError, match="use one of accuracy, balanced_accuracy, macro_f1, log_loss, auc"):
+        TrainingOptions(epochs=1, metric="mcc")

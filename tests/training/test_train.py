@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from sklearn.metrics import f1_score
 from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
@@ -261,6 +262,17 @@ def test_selection_picks_the_first_best_epoch_on_select() -> None:
     assert us.evaluate(run.student, gold)["accuracy"] == scores[-1]
     shorter = _train(epochs=run.selected_epoch, lr=0.3)
     assert _same_bits(run.selected(), shorter.student)
+
+
+def test_the_epoch_is_selected_by_the_metric_that_is_named() -> None:
+    gold, _ = _sets()
+    run = _train(epochs=6, select=gold, lr=0.3, metric="f1")
+    scores = [record["select_score"] for record in run.history]
+    assert run.selected_epoch == 1 + int(np.argmax(scores)) and run.config["metric"] == "macro_f1"
+    best = run.selected()(gold.x).argmax(1)
+    assert max(scores) == pytest.approx(f1_score(gold.y, best, average="macro"))
+    by_loss = _train(epochs=6, select=gold, lr=0.3, metric="log_loss")
+    assert all(record["select_score"] < 0 for record in by_loss.history) and by_loss.selected_epoch is not None
 
 
 def test_looking_at_test_rows_changes_nothing() -> None:

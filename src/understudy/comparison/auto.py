@@ -23,20 +23,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from understudy.comparison.candidate_scores import (
-    CAUTION,
-    Candidate,
-    as_logits,
-    choose,
-    row_scores,
-    score_candidates,
-    still_competitive,
-)
+from understudy.comparison.candidate_scores import CAUTION, Candidate, choose, score_candidates, still_competitive
 from understudy.comparison.candidates import FEWEST_ROWS, GOLD_ONLY, RECONCILED, VANILLA, candidates, named_methods
 from understudy.comparison.cells import shared_settings, train_method
 from understudy.comparison.comparison_options import AutoOptions, take_options
 from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled, weighed
 from understudy.errors import UnderstudyError, warn
+from understudy.maths.metric_scores import ACCURACY, as_logits, row_scores
 from understudy.maths.temperature import cross_tempered
 from understudy.methods import METHODS
 from understudy.models.registry import Student, initial_student
@@ -118,7 +111,7 @@ class Pilot:
     def _eliminate(self, predictions: dict[str, Tensor]) -> list[str]:
         """Without the candidates that are clearly behind; those that serve as label sources stay, for diversity."""
         scored = {name: probs for name, probs in predictions.items() if name in self.objectives}
-        going_on = still_competitive(scored, self.gold.y)
+        going_on = still_competitive(scored, self.gold.y, metric=self.recipe.metric)
         return [
             name
             for name in predictions
@@ -154,9 +147,11 @@ def run_pilots(
     }, labels
 
 
-def best_features(predictions: Mapping[str, Mapping[str, Tensor]], y: Tensor) -> str:
+def best_features(predictions: Mapping[str, Mapping[str, Tensor]], y: Tensor, metric: str = ACCURACY) -> str:
     """The features whose reference student predicts gold best; the first of equals."""
-    scores = {name: float(row_scores(found[_reference(found)], y).nanmean()) for name, found in predictions.items()}
+    scores = {
+        name: float(row_scores(metric, found[_reference(found)], y).nanmean()) for name, found in predictions.items()
+    }
     return max(scores, key=lambda name: scores[name])
 
 
@@ -263,16 +258,18 @@ def _decided(
     with nullcontext() if folder is None else locked(folder):
         by_features, relabel.labels = run_pilots(pilots, executor, progress=progress)
     first = next(iter(pilots))
-    features = best_features(by_features, pilots[first].gold.y) if by_features else first
+    metric = pilots[first].recipe.metric
+    features = best_features(by_features, pilots[first].gold.y, metric) if by_features else first
     pilot = pilots[features]
     predictions, gold = by_features.get(features, {}), weighed(pilot.gold, pilot.gold)
-    scored = score_candidates(predictions, gold.y, _reference(predictions)) if predictions else {}
+    scored = score_candidates(predictions, gold.y, _reference(predictions), metric=metric) if predictions else {}
     labelled = len(drop_unlabelled(pilot.view.pool)[0] or ())
     all_rows = pilot.own.pilot_rows >= labelled
     choice, ruled_out = _choice(scored, gold, all_rows=all_rows)
     measured: dict[str, Any] = {"accuracy": None}
     if by_features:
-        nested, y = nested_predictions(by_features, gold, pilot.base_models.gold_fold, all_rows=all_rows)
+        fold = pilot.base_models.gold_fold
+        nested, y = nested_predictions(by_features, gold, fold, all_rows=all_rows, metric=metric)
         measured["accuracy"] = {"correct": int((nested.argmax(1) == y).sum()), "rows": len(y)}
         measured |= measure_classes(cross_tempered(as_logits(nested), y), y, pilot.disagreement[choice])
     calibration = None
@@ -293,7 +290,7 @@ def _decided(
 
 
 def nested_predictions(
-    by_features: Mapping[str, Mapping[str, Tensor]], gold: Gold, fold: Tensor, *, all_rows: bool
+    by_features: Mapping[str, Mapping[str, Tensor]], gold: Gold, fold: Tensor, *, all_rows: bool, metric: str = ACCURACY
 ) -> tuple[Tensor, Tensor]:
     """Predictions ``(n, C)`` by what is chosen without a row's fold, for every row that is in one, and their truth: the
     best of many looks too good on the rows it was chosen by. ``by_features``: of gold, NaN where there are none."""
@@ -307,8 +304,8 @@ def nested_predictions(
         mine, others = fold == number, (rows & (fold != number)).nonzero().squeeze(1)
         part = gold.take(others)
         known = {name: {method: probs[others] for method, probs in found.items()} for name, found in whole.items()}
-        features = best_features(known, part.y)
-        scored = score_candidates(known[features], part.y, _reference(known[features]))
+        features = best_features(known, part.y, metric)
+        scored = score_candidates(known[features], part.y, _reference(known[features]), metric=metric)
         choice, _ = _choice(scored, part, all_rows=all_rows)
         nested[mine] = whole[features][choice][mine]
     return nested[rows], gold.y[rows]

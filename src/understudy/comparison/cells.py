@@ -27,6 +27,7 @@ from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled, we
 from understudy.data.fitted_rows import mark_fitted
 from understudy.data.splits import fold_rows, split_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
+from understudy.maths.metric_scores import ACCURACY, row_values
 from understudy.methods import METHODS
 from understudy.models.registry import Student, initial_student
 from understudy.objective import Context, Objective
@@ -136,7 +137,7 @@ class Job:
 
     def estimate(self, seeds: Iterable[int]) -> None:
         """Estimate the teacher now, once, and not in every training and process."""
-        classes = check_outputs(initial_student(self.student, 0), self.gold, self.pool)
+        classes = self.classes
         for seed in seeds:
             gold = self.parts(seed).gold
             known, labelled = weighed(gold, gold), weighed(self.pool, gold)
@@ -169,8 +170,8 @@ class Job:
                 )  # fmt: skip
             except UnderstudyError as error:
                 raise UnderstudyError(f"{cell}: {error}") from error
-        right = run.predict(parts.test.rows).argmax(1) == parts.test.y
-        outcome = replace(Outcome.of(run), judged=Correct(parts.rows, right.numpy()))
+        right = self._judge(run.predict(parts.test.rows), parts.test.y)
+        outcome = replace(Outcome.of(run), judged=Correct(parts.rows, right))
         return outcome, [str(one.message) for one in caught if issubclass(one.category, UnderstudyWarning)]
 
     def _cross_fits(self, cell: Cell, gold: Gold) -> bool:
@@ -200,13 +201,23 @@ class Job:
         return "test"
 
     @cached_property
+    def classes(self) -> int:
+        return check_outputs(initial_student(self.student, 0), self.gold, self.pool)
+
+    def _judge(self, probs: Tensor, y: Tensor) -> Array:
+        """Whether rows are classified correctly, or their values of another metric."""
+        metric = self.recipe.metric
+        return (probs.argmax(1) == y if metric == ACCURACY else row_values(metric, probs, y)).numpy()
+
+    @cached_property
     def weighed_gold(self) -> Gold:
         return weighed(self.gold, self.gold)
 
     def majority(self, seed: int) -> Outcome:
         """The majority-class baseline: the most common class of the test rows (or of gold, in folds)."""
         parts, every = self.parts(seed), self.gold if self.test is None else self.test
-        right = (parts.test.y == torch.bincount(every.y).argmax()).numpy()
+        shares = torch.bincount(every.y, minlength=self.classes) / len(every)
+        right = self._judge(shares.expand(len(parts.test), -1), parts.test.y)
         return Outcome(float(right.mean()), judged=Correct(parts.rows, right))
 
     def teacher(self, seed: int) -> Outcome | None:
@@ -219,7 +230,10 @@ class Job:
         rows, labels = examples.calibration()
         if labels is None or not len(rows):
             return None
-        right = (labels.top1() == examples.y[rows]).numpy()
+        if self.recipe.metric == ACCURACY:
+            right = (labels.top1() == examples.y[rows]).numpy()
+        else:
+            right = self._judge(labels.dense(torch.arange(len(rows)), self.classes), examples.y[rows])
         # Rows of gold beside a test set are no rows of that set: they are counted below 0.
         numbers = parts.rows[rows.numpy()] if on_test else -1 - rows.numpy()
         return Outcome(float(right.mean()), judged=Correct(numbers, right))

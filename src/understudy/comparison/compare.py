@@ -101,17 +101,22 @@ class CompareFolder:
 
     def write(self, method: str, seed: int, outcome: Outcome, warnings: list[str]) -> None:
         cell = {name: getattr(outcome, name) for name in ("last", "selected", "facts", "history")}
-        rows, right = None, None
+        rows: Any = None
+        right: Any = None
         if outcome.judged is not None:
             rows = outcome.judged.rows.tolist()
-            right = base64.b64encode(np.packbits(outcome.judged.right).tobytes()).decode()
+            right = outcome.judged.right
+            right = base64.b64encode(np.packbits(right)).decode() if right.dtype == bool else right.tolist()
         self.cells.write((method, seed), {"warnings": warnings, **cell, "rows": rows, "right": right})
 
     def read(self, method: str, seed: int) -> tuple[Outcome, list[str]]:
         cell, judged = self.cells.read((method, seed)), None
         if cell["rows"] is not None:
-            bits = np.frombuffer(base64.b64decode(cell["right"]), dtype=np.uint8)
-            judged = Correct(np.array(cell["rows"]), np.unpackbits(bits, count=len(cell["rows"])).astype(bool))
+            right = cell["right"]
+            if isinstance(right, str):
+                bits = np.frombuffer(base64.b64decode(right), dtype=np.uint8)
+                right = np.unpackbits(bits, count=len(cell["rows"])).astype(bool)
+            judged = Correct(np.array(cell["rows"]), np.asarray(right))
         return Outcome(cell["last"], cell["selected"], cell["history"], cell["facts"], judged), cell["warnings"]
 
     def has_start(self, seed: int) -> bool:
@@ -248,7 +253,7 @@ def _pretrain(job: Job, folder: CompareFolder, seeds: list[int], executor: Execu
 
 
 def _gather(job: Job, folder: CompareFolder, seeds: list[int], failed: dict[Cell, Failure]) -> Comparison:
-    comparison = Comparison(VANILLA, notes=list(job.notes))
+    comparison = Comparison(VANILLA, job.recipe.metric, notes=list(job.notes))
     for cell, failure in failed.items():
         comparison.failed.setdefault(cell.method, {})[cell.seed] = failure.reason
     comparison.majority = {seed: job.majority(seed) for seed in seeds}

@@ -54,9 +54,12 @@ class Interval:
 
     @classmethod
     def of_rows(cls, values: Array, *, lowest: float, count: int | None = None) -> "Interval":
-        """Of one value a row in [``lowest``, 1]: 0 and 1 by whether it is right, −1 to 1 by a difference of two."""
-        rows, ends = len(values) + 2, np.array([lowest, 1.0])
-        padded = np.concatenate([values, ends])
+        """Of one value a row in [``lowest``, 1]: 0 and 1 by whether it is right, −1 to 1 by a difference of two.
+
+        Without such a bound (−∞) no row is added.
+        """
+        ends = _ends(lowest)
+        rows, padded = len(values) + len(ends), np.concatenate([values, ends])
         found = cls._around(float(padded.mean()), float(padded.var()) / rows, max(rows - 3, 1), count or len(values))
         return found._within(float(values.mean()), lowest, rows)
 
@@ -75,10 +78,11 @@ class Interval:
             return cls.of_rows(values[0], lowest=lowest, count=count)
         if len(every) == len(index):
             return cls.of_rows(np.concatenate(values), lowest=lowest, count=count)
-        size = len(every) + 2
-        centre = (len(every) * plain.mean + lowest + 1) / size
+        added = _ends(lowest)
+        size = len(every) + len(added)
+        centre = (len(every) * plain.mean + float(added.sum())) / size
         pieces = np.concatenate([(mine - centre) / (count * len(mine)) for mine in values])
-        ends = (lowest - centre) ** 2 + (1 - centre) ** 2
+        ends = float(((added - centre) ** 2).sum())
         of_rows = float((np.bincount(index, pieces) ** 2).sum()) * (len(every) / size) ** 2 + ends / size**2
         # Rows that add nothing to what seeds show must not take away from it either.
         of_seeds, beyond = plain.error**2, max(of_rows - float((pieces**2).sum()), 0.0)
@@ -90,8 +94,9 @@ class Interval:
     def _within(self, mean: float, lowest: float, rows: int) -> "Interval":
         """The same ends, in [``lowest``, 1], of the mean without the two rows."""
         # A difference is that much larger than the middle of its interval, and has the middle's p-value.
-        error = self.error * rows / (rows - 2)
-        return replace(self, mean=mean, low=max(self.low, lowest), high=min(self.high, 1.0), error=error)
+        error = self.error * rows / (rows - len(_ends(lowest)))
+        highest = -lowest if math.isinf(lowest) else 1.0
+        return replace(self, mean=mean, low=max(self.low, lowest), high=min(self.high, highest), error=error)
 
     def minus(self, other: "Interval") -> "Interval":
         """The difference of two means that share neither seeds nor rows (Welch)."""
@@ -125,6 +130,10 @@ class Interval:
         from scipy.special import stdtr
 
         return float(2 * stdtr(self.freedom, -abs(self.mean) / self.error))
+
+
+def _ends(lowest: float) -> Array:
+    return np.array([] if math.isinf(lowest) else [lowest, 1.0])
 
 
 def percent(share: float) -> str:

@@ -5,6 +5,7 @@ comparison.accuracy("slam"), comparison.difference("slam", "gold only")
 comparison.recommendation.choice
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 
 from understudy.comparison.interval import Array, Interval
 from understudy.errors import UnderstudyError
+from understudy.maths.metric_scores import ACCURACY, LOG_LOSS
 from understudy.store.console import Shown, from_report
 from understudy.training.run import Run
 
@@ -21,7 +23,8 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Correct:
-    """Test rows by number, and which of them were classified correctly at the last epoch."""
+    """Test rows by number, and which of them were classified correctly at the last epoch; of another metric than
+    accuracy, its values by row (``maths/metric_scores.py``)."""
 
     rows: Array
     right: Array
@@ -45,9 +48,10 @@ class Outcome:
         metrics = result.metrics("test")
         if "accuracy" not in metrics.get("last", {}):
             raise UnderstudyError("a run without test rows cannot be compared; pass test= to us.train")
-        selected = metrics.get("selected", {}).get("accuracy")
+        score = "score" if "score" in metrics["last"] else "accuracy"
+        selected = metrics.get("selected", {}).get(score)
         # A fine-tuned student counts as it is after fine-tuning.
-        last = metrics.get("finetuned", metrics["last"])["accuracy"]
+        last = metrics.get("finetuned", metrics["last"])[score]
         return cls(last, selected, result.history, result.facts)
 
 
@@ -84,6 +88,8 @@ class Recommendation:
 @dataclass
 class Comparison(Shown):
     reference: str
+    #: Of the outcomes; log-loss is negative, so that more is better.
+    metric: str = ACCURACY
     #: method -> seed -> outcome.
     outcomes: dict[str, dict[int, Outcome]] = field(default_factory=dict)
     #: seed -> the majority-class baseline; empty where it is unknown.
@@ -104,16 +110,25 @@ class Comparison(Shown):
         return sorted({seed for by_seed in self.outcomes.values() for seed in by_seed})
 
     def accuracy(self, method: str) -> Interval:
-        """At the last epoch."""
+        """At the last epoch; by another ``metric``, that."""
         mine = self._of(method)
-        return _interval(mine, dict.fromkeys(mine))
+        return _interval(mine, dict.fromkeys(mine), self.least)
+
+    @property
+    def metric_name(self) -> str:
+        return str(from_report("run_text").NAMES["metrics"][self.metric])
+
+    @property
+    def least(self) -> float:
+        """The least that a row can be."""
+        return -math.inf if self.metric == LOG_LOSS else 0.0
 
     def difference(self, method: str, other: str) -> Interval:
         """``method`` minus ``other``, paired over the seeds and rows both have; by Welch where they share no rows."""
         mine, theirs = self._of(method), self._of(other)
         if _on_other_rows(mine.values(), theirs.values()):
             return self.accuracy(method).minus(self.accuracy(other))
-        return _interval(mine, {seed: theirs[seed] for seed in mine if seed in theirs})
+        return _interval(mine, {seed: theirs[seed] for seed in mine if seed in theirs}, self.least - 1)
 
     def above_majority(self, method: str) -> Interval | None:
         """``method`` minus the majority-class baseline; None where that is unknown."""
@@ -121,13 +136,13 @@ class Comparison(Shown):
         if not all(seed in self.majority for seed in mine) or _on_other_rows(mine.values(), self.majority.values()):
             return None
         if len(mine) > 1:
-            return _interval(mine, {seed: self.majority[seed] for seed in mine})
+            return _interval(mine, {seed: self.majority[seed] for seed in mine}, self.least - 1)
         ((seed, one),) = mine.items()
         theirs = self.majority[seed]
         if one.judged is None or theirs.judged is None:
             return Interval.of([one.last - theirs.last])
         # The rows at least are several.
-        return Interval.of_rows(one.judged.right.astype(float) - theirs.judged.right, lowest=-1.0)
+        return Interval.of_rows(one.judged.right.astype(float) - theirs.judged.right, lowest=self.least - 1)
 
     def rows(self) -> list[ComparisonRow]:
         rows = []
@@ -169,7 +184,7 @@ class Comparison(Shown):
             for row in self.rows()
         }
         return {
-            "reference": self.reference, "seeds": self.seeds, "methods": methods,
+            "reference": self.reference, "metric": self.metric, "seeds": self.seeds, "methods": methods,
             "failed": {
                 method: {str(seed): reason for seed, reason in sorted(by_seed.items())}
                 for method, by_seed in self.failed.items()
@@ -213,7 +228,7 @@ def _on_other_rows(mine: Iterable[Outcome], theirs: Iterable[Outcome]) -> bool:
     return not np.isin(ours, others).any()
 
 
-def _interval(mine: Mapping[int, Outcome], others: Mapping[int, Outcome | None]) -> Interval:
+def _interval(mine: Mapping[int, Outcome], others: Mapping[int, Outcome | None], lowest: float) -> Interval:
     """Of the accuracies, minus the others' where given; over rows too where all have per-row results."""
     gaps = [mine[seed].last - (0.0 if other is None else other.last) for seed, other in others.items()]
     values, rows = [], []
@@ -231,7 +246,6 @@ def _interval(mine: Mapping[int, Outcome], others: Mapping[int, Outcome | None])
             return Interval.of(gaps)
         values.append(one.right[mine_at].astype(float) - their.right[theirs_at])
         rows.append(shared)
-    lowest = 0.0 if all(other is None for other in others.values()) else -1.0
     return Interval.crossed(values, rows, lowest=lowest) if values else Interval.of(gaps)
 
 

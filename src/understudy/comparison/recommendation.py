@@ -50,7 +50,7 @@ def recommend(comparison: Comparison) -> Recommendation:
     estimates = estimate_options(comparison, options)
     draws = estimates.draws()
     expected = dict(zip(options, draws.mean(0).tolist(), strict=True))
-    low, high = np.quantile(draws, (0.025, 0.975), axis=0).clip(0, 1).tolist()
+    low, high = np.quantile(draws, (0.025, 0.975), axis=0).clip(comparison.least, 1).tolist()
     students = [name for name in options if name != TEACHER]
     return Recommendation(
         choice=max(options, key=lambda name: expected[name]),

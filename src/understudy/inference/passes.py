@@ -22,6 +22,7 @@ from understudy.data.inputs import as_rows, read_by
 from understudy.data.rows import Rows, take_sparse
 from understudy.errors import UnderstudyError, first_line
 from understudy.maths.confidence import calibration_error
+from understudy.maths.metric_scores import ACCURACY, row_values
 from understudy.models.small_nets import sparse_batch, takes_sparse
 from understudy.store.files import cache_folder
 from understudy.store.option_fields import checked
@@ -305,8 +306,8 @@ def penultimate(model: nn.Module, x: Any, *, layer: str | None = None, batch_siz
     return over_rows(model, x, lambda batch, index: tap(batch)[1], batch_size=batch_size)[0]
 
 
-def metrics(probs: Tensor, labels: Tensor) -> dict[str, float]:
-    """accuracy, worst_class (the lowest accuracy of a class that occurs), ece, loss."""
+def metrics(probs: Tensor, labels: Tensor, metric: str = ACCURACY) -> dict[str, float]:
+    """accuracy, worst_class (the lowest accuracy of a class that occurs), ece, loss; score: of another metric."""
     if int(labels.max()) >= probs.shape[1]:
         raise UnderstudyError(
             f"the labels hold class {int(labels.max())}, but the model has {probs.shape[1]} outputs; match them"
@@ -321,9 +322,10 @@ def metrics(probs: Tensor, labels: Tensor) -> dict[str, float]:
         "worst_class": float(per_class[counts > 0].min()),
         "ece": calibration_error(confidence, best == labels),
         "loss": float(-true_prob.log().mean()),
+        **({} if metric == ACCURACY else {"score": float(row_values(metric, probs, labels).mean())}),
     }
 
 
 @checked
-def evaluate(model: nn.Module, gold: Gold, *, batch_size: int = BATCH_SIZE) -> dict[str, float]:
-    return metrics(predict(model, gold.rows, batch_size=batch_size), gold.y)
+def evaluate(model: nn.Module, gold: Gold, *, batch_size: int = BATCH_SIZE, metric: str = ACCURACY) -> dict[str, float]:
+    return metrics(predict(model, gold.rows, batch_size=batch_size), gold.y, metric)

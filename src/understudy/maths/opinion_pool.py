@@ -7,7 +7,7 @@ Each source m gives log-scores ℓ_m(y | x), log-probabilities or log-likelihood
 with one weight b_m ≥ 0 per source and one bias a_y per class, fitted by maximum likelihood with ridges: b around
 1/M, a around 0, each over n. *Scalar* pools have D = 0; *full* ones let every class of every source count for every
 class (multinomial regression), with a ridge of its own, and need many rows: M·C² numbers. ``fit_opinion_pool`` takes
-whichever has the smaller cross-validated log-loss.
+whichever has the smaller cross-validated log-loss (or the greater score by another ``metric``).
 
     pool = fit_opinion_pool(scores, y)          # scores (M, n, C), centred or not: only differences within a row count
     pool(other_scores)                          # log q, (n, C)
@@ -20,6 +20,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
+from understudy.maths.metric_scores import ACCURACY, LOG_LOSS, row_losses
 from understudy.maths.source_confusion import deal_folds
 
 RIDGE_WEIGHT, RIDGE_BIAS, RIDGE_FULL = 1.0, 3.0, 10.0
@@ -48,18 +49,19 @@ class OpinionPool:
         return total.log_softmax(1)
 
 
-def fit_opinion_pool(scores: Tensor, y: Tensor, *, full: bool | None = None, fold: Tensor | None = None) -> OpinionPool:
-    """``full``: whether classes count for other classes; None: by the log-loss cross-validated in ``fold (n,)``."""
+def fit_opinion_pool(
+    scores: Tensor, y: Tensor, *, full: bool | None = None, fold: Tensor | None = None, metric: str = ACCURACY
+) -> OpinionPool:
+    """``full``: whether classes count for other classes; None: by the losses cross-validated in ``fold (n,)``."""
     scores = centred(scores)
     sources, _, classes = scores.shape
     if full is None and sources * classes**2 > MOST_NUMBERS:
         full = False
     forms = (False, True) if full is None else (full,)
     unseen = {form: held_out(scores, y, full=form, fold=fold) for form in forms}
-    losses = {form: float(-log_q.gather(1, y.unsqueeze(1)).mean()) for form, log_q in unseen.items()}
-    best = min(losses, key=lambda form: losses[form])
+    best = min(forms, key=lambda form: float(row_losses(metric, unseen[form], y).mean()))
     weights, bias, mixing = _fit(scores, y, full=best)
-    return OpinionPool(weights, bias, mixing, unseen[best], losses[best])
+    return OpinionPool(weights, bias, mixing, unseen[best], float(row_losses(LOG_LOSS, unseen[best], y).mean()))
 
 
 def held_out(scores: Tensor, y: Tensor, *, full: bool = False, fold: Tensor | None = None) -> Tensor:

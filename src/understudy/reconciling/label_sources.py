@@ -27,6 +27,7 @@ from understudy.data.examples import Gold, Pool
 from understudy.data.fitted_rows import row_keys
 from understudy.labels.base import Labels
 from understudy.labels.forms import Soft
+from understudy.maths.metric_scores import ACCURACY, row_losses
 from understudy.maths.opinion_pool import OpinionPool, fit_opinion_pool
 from understudy.maths.proportions import disagreement
 from understudy.maths.source_confusion import cross_likelihood, fit_sources
@@ -118,7 +119,7 @@ def reconciled_pool(fitted: CrossFit, predictions: OutOfFold) -> ReconciledPool:
     opinions, classes = [], []
     for number in range(fitted.folds):
         part = _scores_without(fitted, predictions, number)
-        opinions.append(choose_opinion(part)[0])
+        opinions.append(choose_opinion(part, fitted.recipe.metric)[0])
         part = replace(part, pool=[each[:COMPARED_ROWS] for each in part.pool])
         classes.append(part.labels(opinions[-1]).argmax(1).numpy())
     scores = SourceScores.of(fitted, predictions.gold, predictions.pool, fitted.evaluation_rows)
@@ -127,7 +128,7 @@ def reconciled_pool(fitted: CrossFit, predictions: OutOfFold) -> ReconciledPool:
         mine = scores.fold == number
         # A fold of few rows may have no teacher among its sources.
         unseen[mine] = held_out(scores.gold[len(scores.names) - len(held_out.weights) :, mine])
-    opinion, single = choose_opinion(scores)
+    opinion, single = choose_opinion(scores, fitted.recipe.metric)
     opinion = replace(opinion, unseen=unseen, log_loss=float(-_of(unseen, scores.y).mean()))
     sources = [
         LabelSource(
@@ -148,24 +149,29 @@ def reconciled_pool(fitted: CrossFit, predictions: OutOfFold) -> ReconciledPool:
     return combined
 
 
-def choose_opinion(scores: "SourceScores") -> tuple[OpinionPool, list[OpinionPool]]:
+def choose_opinion(scores: "SourceScores", metric: str = ACCURACY) -> tuple[OpinionPool, list[OpinionPool]]:
     """All sources combined, or the best one alone where it is significantly better; and each source alone."""
     fold = scores.fold if len(scores.fold.unique()) > 1 else None
-    opinion = fit_opinion_pool(scores.gold, scores.y, fold=fold)
+    opinion = fit_opinion_pool(scores.gold, scores.y, fold=fold, metric=metric)
     single = [fit_opinion_pool(one.unsqueeze(0), scores.y, full=False, fold=fold) for one in scores.gold]
-    best = min(range(len(single)), key=lambda number: single[number].log_loss)
-    if significantly_better(single[best], opinion, scores.y):
+    losses = [opinion_losses(one, scores.y, metric) for one in single]
+    best = min(range(len(single)), key=lambda number: float(losses[number].mean()))
+    if significantly_less(losses[best], opinion_losses(opinion, scores.y, metric)):
         weights = torch.zeros(len(scores.names), dtype=torch.float64)
         weights[best] = single[best].weights[0]
         opinion = replace(single[best], weights=weights)
     return opinion, single
 
 
-def significantly_better(single: OpinionPool, combined: OpinionPool, y: Tensor) -> bool:
-    """Whether one source has a smaller log-loss on gold than all combined, by more than two standard errors: the best
-    of many always looks good."""
-    assert single.unseen is not None and combined.unseen is not None
-    gain = _of(single.unseen, y) - _of(combined.unseen, y)
+def opinion_losses(opinion: OpinionPool, y: Tensor, metric: str) -> Tensor:
+    assert opinion.unseen is not None
+    return row_losses(metric, opinion.unseen, y)
+
+
+def significantly_less(single: Tensor, combined: Tensor) -> bool:
+    """Whether one source has smaller losses on gold than all combined, by more than two standard errors: the best of
+    many always looks good."""
+    gain = combined - single
     return bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
 
 

@@ -19,6 +19,7 @@ from understudy.comparison.digits_demo import SLAM, WEIGHTED, DemoResult
 from understudy.comparison.interval import Interval, chance
 from understudy.comparison.outcome import LEVEL, Comparison
 from understudy.errors import UnderstudyError
+from understudy.maths.metric_scores import ACCURACY
 from understudy.report.figures import (
     COLOURS,
     GREY,
@@ -32,7 +33,7 @@ from understudy.report.figures import (
     teacher_section,
     thinned,
 )
-from understudy.report.recommendation_text import row_texts
+from understudy.report.recommendation_text import metric_unit, row_texts
 from understudy.report.templates import facts, sentences, write_page
 from understudy.store.files import write_bytes
 
@@ -75,6 +76,7 @@ def comparison_parts(comparison: Comparison) -> dict[str, Any]:
         "not_run": [name for name in comparison.failed if name not in comparison.outcomes],
         "reference": comparison.reference,
         "seeds": len(comparison.seeds),
+        "metric": metric_unit(comparison),
         "interval_svg": interval_figure(comparison),
         "difference_svg": difference_figure(comparison),
         "curves_svg": comparison_curves(comparison) if trained else None,
@@ -101,7 +103,7 @@ def interval_figure(comparison: Comparison) -> Markup:
         for y, line in enumerate(reversed(lines)):
             seeds = [outcome.last for outcome in comparison.outcomes[line.method].values()]
             _draw_interval(ax, y, seeds, line.last, look_of(comparison, line.method)[0])
-        name_lines(ax, [line.method for line in lines], "test accuracy, %")
+        name_lines(ax, [line.method for line in lines], f"test {metric_unit(comparison)}")
     return result[0]
 
 
@@ -143,7 +145,7 @@ def _draw_differences(ax: Axes, comparison: Comparison, differences: dict[str, I
         seeds = [mine[seed].last - theirs[seed].last for seed in mine if seed in theirs]
         full = adjusted.get(method, difference.p_value) < LEVEL
         _draw_interval(ax, y, seeds, difference, look_of(comparison, method)[0], full=full)
-    name_lines(ax, list(differences), f"test accuracy minus {comparison.reference}, points")
+    name_lines(ax, list(differences), f"test {comparison.metric_name} minus {comparison.reference}, points")
 
 
 def _draw_interval(
@@ -163,6 +165,8 @@ def comparison_curves(comparison: Comparison) -> Markup:
         for method, by_seed in comparison.outcomes.items():
             colour, marker = look_of(comparison, method)
             histories = [outcome.history for outcome in by_seed.values() if outcome.history]
+            if not histories and comparison.metric != ACCURACY:
+                continue
             if not histories:
                 mean = 100 * float(np.mean([outcome.last for outcome in by_seed.values()]))
                 axes[0].axhline(mean, color=colour, ls="--", lw=1.2, label=method)

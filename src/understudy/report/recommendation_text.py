@@ -34,7 +34,8 @@ def comparison_table(comparison: Comparison) -> Table:
         columns["selected"] = "epoch chosen on gold"
     columns |= {"difference": f"minus {comparison.reference}", "difference_span": "95% CI"}
     chances = {} if comparison.recommendation is None else comparison.recommendation.chances
-    table = Table(title=f"Test accuracy in %, {len(comparison.seeds)} seeds", title_justify="left", title_style="bold")
+    title = f"Test {metric_unit(comparison)}, {len(comparison.seeds)} seeds"
+    table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("method", no_wrap=True)
     for heading in columns.values():
         table.add_column(heading, justify="right")
@@ -48,6 +49,10 @@ def comparison_table(comparison: Comparison) -> Table:
         if method not in comparison.outcomes:
             table.add_row(method, "not run", *[""] * (len(columns) - 1))
     return table
+
+
+def metric_unit(comparison: Comparison) -> str:
+    return f"{comparison.metric_name} {'× −100' if comparison.metric == 'log_loss' else 'in %'}"
 
 
 def row_texts(row: ComparisonRow) -> dict[str, str]:

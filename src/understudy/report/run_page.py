@@ -11,7 +11,7 @@ import numpy as np
 
 from understudy.data.examples import Gold, Pool
 from understudy.maths.classification_metrics import by_class
-from understudy.maths.proportions import Share, widen
+from understudy.maths.proportions import widen
 from understudy.report.figures import (
     accuracy_bars,
     confusion_matrix_figure,
@@ -23,6 +23,8 @@ from understudy.report.run_text import (
     NAMES,
     SET_NAMES,
     SOURCE_HEADINGS,
+    capitalised,
+    metric_text,
     name_facts,
     request_facts,
     result_table,
@@ -78,11 +80,11 @@ def compared_accuracies(found: Evaluation) -> dict[str, tuple[float, float, floa
     return known | {"majority class": (found.majority,) * 3}
 
 
-def _by_class(found: Evaluation | None, class_names: Sequence[str] | None) -> dict[str, Any]:
+def _by_class(found: Evaluation | None, class_names: Sequence[str] | None, first: str | None) -> dict[str, Any]:
     """The metrics, the confusion matrix and a line for each class, where predictions of single rows are known."""
     if found is None or found.confusion is None:
         return {}
-    counts = np.array(found.confusion)
+    counts, shares = np.array(found.confusion), {"accuracy": found.accuracy, **found.metrics}
     names = list(class_names or map(str, range(len(counts))))
     lines = [
         [name, f"{one.rows:,}", *(percent_range(widen(x, found.effect)) for x in (one.precision, one.recall, one.f1))]
@@ -90,17 +92,12 @@ def _by_class(found: Evaluation | None, class_names: Sequence[str] | None) -> di
     ]
     return {
         "metrics": [
-            (NAMES["metrics"][name], _metric(name, share))
-            for name, share in {"accuracy": found.accuracy, **found.metrics}.items()
+            (capitalised(NAMES["metrics"][name]), metric_text(name, share))
+            for name, share in sorted(shares.items(), key=lambda one: one[0] != first)
         ],
         "class_metrics": lines,
         "confusion_svg": confusion_matrix_figure(counts, names) if len(names) <= MOST_CLASSES else None,
     }
-
-
-def _metric(name: str, share: Share) -> str:
-    in_percent = name not in ("log_loss", "auc")
-    return percent_range(share) if in_percent else f"{share.estimate:.3f} ({share.low:.3f}–{share.high:.3f})"
 
 
 def run_parts(run: Run) -> dict[str, Any]:
@@ -115,7 +112,7 @@ def run_parts(run: Run) -> dict[str, Any]:
     is_tested = any(f"{name}_accuracy" in record for record in run.history[:1] for name in SET_NAMES)
     return {
         "accuracy_svg": None if run.evaluation is None else accuracy_bars(compared_accuracies(run.evaluation)),
-        **_by_class(run.evaluation, config.get("class_names")),
+        **_by_class(run.evaluation, config.get("class_names"), config.get("metric")),
         "title": "Training on gold alone" if alone else f"Training with {config.get('objective', 'training')}",
         "lead": f"{how} on {trained_on}." if trained_on else f"{how}.",
         "facts": name_facts(run.facts),

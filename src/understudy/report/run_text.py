@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from understudy.comparison.interval import percent
+from understudy.maths.metric_scores import ACCURACY, AUC, LOG_LOSS
 from understudy.maths.proportions import Share, cross_validated, two_sided
 from understudy.reconciling.label_sources import NUMBERS, sources_in
 from understudy.report.templates import percent_range, print_table, sentences
@@ -34,7 +35,7 @@ def summary(run: Run, warnings: Sequence[str] = ()) -> list[tuple[str, list[str]
     if found is not None and found.discordant is not None:
         p_value = two_sided(found.discordant[0], sum(found.discordant))
     parts = {
-        "Accuracy": sentences("run", "accuracy", found),
+        "Accuracy": sentences("run", "accuracy", found, *_chosen_metric(run)),
         "Baselines": sentences("run", "baselines", found, p_value, run.config.get("class_names")),
         "Uncertainty": sentences("run", "uncertainty", found, measured, warnings),
         "Next steps": sentences("run", "next_steps", found, p_value),
@@ -42,12 +43,34 @@ def summary(run: Run, warnings: Sequence[str] = ()) -> list[tuple[str, list[str]
     return [(heading, lines) for heading, lines in parts.items() if lines]
 
 
+def _chosen_metric(run: Run) -> tuple[str, str | None]:
+    """The metric that choices maximised, where it is not the accuracy, and its value with interval."""
+    metric = run.config.get("metric", ACCURACY)
+    share = None if run.evaluation is None else run.evaluation.metrics.get(metric)
+    return capitalised(NAMES["metrics"][metric]), None if share is None else metric_text(metric, share)
+
+
+def _level(metric: str, value: float) -> str:
+    return f"{abs(value):.3f}" if metric in (LOG_LOSS, AUC) else f"{percent(value)}%"
+
+
+def metric_text(metric: str, share: Share) -> str:
+    in_percent = metric not in (LOG_LOSS, AUC)
+    return percent_range(share) if in_percent else f"{share.estimate:.3f} ({share.low:.3f}–{share.high:.3f})"
+
+
+def capitalised(name: str) -> str:
+    return name[0].upper() + name[1:]
+
+
 def result_lines(run: Run) -> list[str]:
     """``test accuracy 90.0% (last epoch)`` and the like, for a terminal."""
     moments = {"last": "last epoch", "finetuned": "after fine-tuning"}
     moments["selected"] = f"epoch {run.selected_epoch}, selected on the validation set"
+    metric = run.config.get("metric", ACCURACY)
     return [
-        f"{SET_NAMES[prefix].removesuffix(' set')} accuracy {percent(measured['accuracy'])}% ({moments[when]})"
+        f"{SET_NAMES[prefix].removesuffix(' set')} {NAMES['metrics'][metric]} "
+        f"{_level(metric, measured.get('score', measured['accuracy']))} ({moments[when]})"
         for prefix in SET_NAMES
         for when, measured in run.metrics(prefix).items()
         if "accuracy" in measured

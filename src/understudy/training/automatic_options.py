@@ -31,10 +31,11 @@ A row that is seen often is memorised too: 300 rows of Adult, 30% wrong, 75.3 af
 table has does not follow from its size. So a third of gold is left out (or the ``select`` rows serve), and the student
 is trained on the rest and the pool's labels as they are, each time in full, its rate falling to nothing: for the epochs
 that make ``STEPS`` steps, then for ``LONGER`` times as many, as long as that is better; or
-for so many times fewer, where longer was not better. Better is a log-loss of the rows left out that is less by more
-than its standard error, each at the temperature that minimises it: overconfidence is no reason to stop. With few gold
-rows the error is large and nothing moves; on pools of more than ``MOST_ROWS`` it would take too long. On 14 draws of
-digits, Fashion-MNIST, MNIST (0 and 40% wrong) and Adult (0 and 30% wrong) with 150 to 300 gold rows it moved once, to
+for so many times fewer, where longer was not better. Better is a log-loss of the rows left out (another ``metric`` than
+accuracy: a score) that is less by more than its standard error, each at the temperature that minimises it:
+overconfidence is no reason to stop. With few gold rows the error is large and nothing moves; on pools of more than
+``MOST_ROWS`` it would take too long. On 14 draws of digits, Fashion-MNIST, MNIST (0 and 40% wrong) and Adult (0 and 30%
+wrong) with 150 to 300 gold rows it moved once, to
 three times as long (92.5 to 93.9%), and cost three to twelve times the training itself.
 
 **Penalty.** L-BFGS minimises ``mean loss + weight_decay / 2 · ‖W‖²`` with one row of W per class, scikit-learn ``Σ loss
@@ -63,6 +64,7 @@ from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import evaluate, predict
 from understudy.io.read import count_classes
+from understudy.maths.metric_scores import ACCURACY, LOG_LOSS, row_scores
 from understudy.models.registry import Student, initial_student
 from understudy.objective import Objective
 from understudy.store.option_fields import checked
@@ -109,7 +111,7 @@ def epochs_on_gold(
         return fit_student(student, trains, pool, Objective(name="vanilla"), options.plain(epochs=epochs))
 
     try:
-        epochs, losses = on_rank_zero(lambda: choose_epochs(fit, *parts, start))
+        epochs, losses = on_rank_zero(lambda: choose_epochs(fit, *parts, start, metric=options.metric))
     except UnderstudyError:
         return start, {}  # the training itself raises it
     return epochs, {"chosen_epochs": {"epochs": epochs, "losses": losses}}
@@ -126,14 +128,20 @@ def leave_out(gold: Gold, seed: int) -> tuple[Gold, Gold] | None:
     return gold.without(random[fold]), gold.take(random[fold])
 
 
-def choose_epochs(fit: FitForEpochs, trains: Gold | None, left_out: Gold, start: int) -> tuple[int, dict[str, float]]:
-    """The epochs, and per number that was tried the mean log-loss of the rows left out."""
+def choose_epochs(
+    fit: FitForEpochs, trains: Gold | None, left_out: Gold, start: int, *, metric: str = ACCURACY
+) -> tuple[int, dict[str, float]]:
+    """The epochs, and per number that was tried the mean loss of the rows left out: log-loss, or 1 minus the score."""
     tried: dict[int, Tensor] = {}
 
     def beats(epochs: int, other: int) -> bool:
         for each in (epochs, other):
             if each not in tried:
-                tried[each] = calibrated_losses(predict(fit(trains, each), left_out.rows), left_out.y)
+                probs = predict(fit(trains, each), left_out.rows)
+                if metric in (ACCURACY, LOG_LOSS):
+                    tried[each] = calibrated_losses(probs, left_out.y)
+                else:
+                    tried[each] = 1 - row_scores(metric, probs, left_out.y)
         return is_less(tried[epochs], tried[other])
 
     best = start

@@ -77,7 +77,7 @@ class FitProgress:
     total: Tensor = field(default_factory=partial(torch.zeros, ()))
     history: list[dict[str, float]] = field(default_factory=list)
     selected_epoch: int = 0
-    best: float = -1.0
+    best: float = -math.inf
     selected_state: dict[str, Tensor] | None = None
 
     def is_past(self, phase: str) -> bool:
@@ -294,15 +294,19 @@ class Training:
         if any(each is not None for each in (self.processes, self.options.until_accuracy, *sets.values())):
             record |= on_rank_zero(lambda: record | self._train_accuracy() | self._measured(sets))
         progress.history.append(record)
-        if self.select is not None and record["select_accuracy"] > progress.best:
-            progress.best, progress.selected_epoch = record["select_accuracy"], int(record["epoch"])
+        if self.select is None:
+            return
+        score = record.get("select_score", record["select_accuracy"])
+        if score > progress.best:
+            progress.best, progress.selected_epoch = score, int(record["epoch"])
             progress.selected_state = {name: value.clone() for name, value in self.student.state_dict().items()}
 
     def _measured(self, sets: Mapping[str, Gold | None]) -> dict[str, float]:
         found: dict[str, float] = {}
         for name, rows in sets.items():
             if rows is not None:
-                measured = evaluate(self.student, rows, batch_size=self.options.pass_batch_size)
+                batch_size, metric = self.options.pass_batch_size, self.options.metric
+                measured = evaluate(self.student, rows, batch_size=batch_size, metric=metric)
                 found |= {f"{name}_{key}": value for key, value in measured.items()}
         return found
 

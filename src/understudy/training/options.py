@@ -96,6 +96,7 @@ CHOSEN_AUTOMATICALLY = (
     "epochs", "batch_size", "lr", "optimizer", "weight_decay", "schedule", "warmup", "clip", "autocast",
 )  # fmt: skip
 OPTIMIZERS = ("adam", "adamw", "sgd", LBFGS)
+METRICS = ("accuracy", "balanced_accuracy", "macro_f1", "log_loss", "auc")
 Schedules = str | Schedule | Sequence[tuple[float, float]]
 #: Patterns of parameter names (``"classifier.*"``) and the learning rate and decay of each: see ``optimizers.py``.
 Groups = Mapping[str, Mapping[str, float]]
@@ -126,6 +127,9 @@ class TrainingOptions:
     batch_size: int = _option(128, "Rows per step.", least=1)
     lr: float = _option(1e-3, "Learning rate.", above=0)
     seed: int = _option(0, "Same seed, same result.", panel=None)
+    metric: str = _option(
+        "accuracy", "What choices maximise: accuracy, balanced_accuracy, macro_f1 (f1), log_loss or auc.", panel=None
+    )
     patience: int | None = _option(None, "Stop after so many epochs that are not better on the select rows.", least=1)
     until_accuracy: float | None = _option(
         None, "Stop once so large a share of the training rows' own labels is predicted.", above=0, most=1
@@ -183,6 +187,10 @@ class TrainingOptions:
         if not isinstance(seed, Integral) or not -(1 << 63) <= int(seed) < 1 << 63:
             raise UnderstudyError(f"seed={seed!r} must be a whole number of 64 bits")
         object.__setattr__(self, "autocast", _dtype(self.autocast))
+        if self.metric == "f1":
+            object.__setattr__(self, "metric", "macro_f1")
+        if self.metric not in METRICS:
+            raise UnderstudyError(f"metric={self.metric!r} is unknown; use one of {', '.join(METRICS)}")
         if self.optimizer not in OPTIMIZERS:
             raise UnderstudyError(f"optimizer={self.optimizer!r} is unknown; use one of {', '.join(OPTIMIZERS)}")
         find_schedule(self.schedule)
