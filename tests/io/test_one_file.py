@@ -1,6 +1,8 @@
 """One file that is gold and pool at once reads as the two files it could have been."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import understudy as us
+from understudy.cli import app
 from understudy.errors import UnderstudyError
 from understudy.io.gold_pool import is_one_file
 from understudy.io.read import Examples
@@ -115,3 +119,63 @@ def test_names_of_columns_hold_for_answers_too(tmp_path: Path) -> None:
     )  # fmt: skip
     assert found.gold is not None and found.gold.y.tolist() == [0, 1, 0]
     assert found.line is not None and found.pool is not None and [found.line(row) for row in range(2)] == [4, 6]
+
+
+COMMANDS = {
+    "audit": "",
+    "estimate": "--what share,accuracy --by zone",
+    "budget": "--price human=1 --trusted human --budget 5 --out plan",
+    "ask": "--classes neg,pos --model none --base-url http://localhost:1 --dry-run --text note",
+    "reconcile": "--methods vanilla --folds 2 --workers 1 --student linear --out labels.npz --quiet",
+    "compare": "--methods gce --seeds 1 --workers 1 --epochs 2 --student linear --out compared --quiet",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_takes_one_file_once(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it prints is the same where the file is named as the pool too."""
+    rng, lines = np.random.default_rng(0), ["size,zone,note,checked" + ",llm" * (command != "ask")]
+    for row in range(90):
+        truth, wrong = row % 2, row % 10 == 0
+        checked = ["neg", "pos"][truth] if row < 30 else ""
+        llm = "," + ["neg", "pos"][truth ^ wrong]
+        lines.append(
+            f"{truth + rng.normal():.3f},{'ab'[row % 3 == 0]},a note {row},{checked}{llm * (command != 'ask')}"
+        )
+    monkeypatch.chdir(tmp_path)
+    Path("mine.csv").write_text("\n".join(lines) + "\n")
+    printed = []
+    trains = command in ("reconcile", "compare")
+    for pool in ([],) if trains else ([], ["--pool", "mine.csv"]):
+        names = ["--label", "checked", *(["--teacher", "llm"] if command != "ask" else [])]
+        used = ["--use", "size"] if command in ("audit", "estimate", "reconcile", "compare") else []
+        result = CliRunner().invoke(
+            app, [command, "--gold", "mine.csv", *pool, *names, *used, *COMMANDS[command].split()]
+        )
+        assert result.exit_code == 0, result.output
+        printed.append(result.output)
+        shutil.rmtree("plan", ignore_errors=True)
+    assert trains or printed[0] == printed[1]
+    if command not in ("ask", "budget"):
+        assert "mine.csv: 30 rows with a label are gold, the other 60 the pool" in printed[0]
+
+
+def test_without_a_teacher_or_a_pool_the_cure_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.csv").write_text(csv_of(ROWS))
+    Path("all.csv").write_text(csv_of([(size, llm, "neg") for size, llm, _ in ROWS]))
+    for line, said in {
+        "audit --gold mine.csv --label checked": r"'checked' is empty in 3 of 5 rows.*--teacher",
+        "estimate --gold all.csv --label checked --teacher llm": r"all\.csv has no row with a teacher's.*--pool",
+        "budget --price human=1 --budget 5": "--pool",
+    }.items():
+        result = CliRunner().invoke(app, line.split())
+        assert result.exit_code == 2 and re.search(said, result.output), result.output
+
+
+def test_marks_of_gold_rows_are_read_from_one_file(tmp_path: Path) -> None:
+    """A label given with a suggestion in view does not measure the teacher, in one file as in two."""
+    rows = "size,llm,checked,suggestion_shown\n0,neg,neg,true\n1,pos,pos,false\n2,pos,,\n3,neg,,\n"
+    (tmp_path / "mine.csv").write_text(rows)
+    found = read(tmp_path / "mine.csv", None)
+    assert found.gold is not None and found.gold.chosen.tolist() == [True, False]

@@ -9,7 +9,7 @@ import typer
 from understudy.cli import shared
 from understudy.cli.shared import flag, takes_options
 from understudy.errors import UnderstudyError
-from understudy.io.data_options import read_mapping
+from understudy.io.data_options import ColumnOptions, pool_file
 from understudy.llm.ask_options import COST, PROMPT, AskOptions
 
 BATCHES = "Batches"
@@ -18,14 +18,14 @@ BATCHES = "Batches"
 @takes_options()
 def ask_command(
     options: AskOptions,
-    pool: Annotated[Path, flag("The rows, of any kind that train reads, with ids.")],
+    columns: ColumnOptions,
     classes: Annotated[str, shared.CLASSES],
+    pool: Annotated[Path | None, flag("The rows, of any kind that train reads, with ids. Default: gold's.")] = None,
     out: Annotated[Path, typer.Option(help="Of the answers and labels; the same one continues.")] = Path("llm_labels"),
     text: Annotated[str | None, flag("The column of texts. Default: the only one.")] = None,
     gold: Annotated[
         Path | None, flag("Trusted labels: for --examples; others than the pool's are labelled too.")
     ] = None,
-    column: shared.Column = None,
     examples: Annotated[
         int, typer.Option(min=0, help="Gold rows to show; they train, and never calibrate.", rich_help_panel=PROMPT)
     ] = 0,
@@ -74,8 +74,9 @@ def ask_command(
     def say(part: str, *values: Any) -> None:
         typer.echo("\n".join(sentences("ask", part, *values)))
 
-    columns, as_rows = read_mapping(column), options.prompt is not None
-    files = AskFiles.read(pool, gold, names, text=text, columns=columns, as_rows=as_rows)
+    if (rows := pool_file([gold] if gold else [], pool)) is None:
+        raise UnderstudyError("there is nothing to label; name the file of the rows by --pool")
+    files = AskFiles.read(rows, gold, names, text=text, columns=columns.mapping, as_rows=options.prompt is not None)
     shown = files.examples(examples, seed)
     pairs = [(files.rows[place], files.truth[place]) for place in shown]
     options = replace(options, examples=pairs, progress=not quiet)

@@ -6,21 +6,29 @@ from typing import Annotated
 
 import typer
 
+from understudy.cli import shared
 from understudy.cli.shared import flag, takes_options
 from understudy.errors import UnderstudyError, shown
-from understudy.io.data_options import DataOptions
+from understudy.io.data_options import FEATURES, DataOptions, pool_file
 from understudy.store.files import check_new_file, write_json
 
 
-@takes_options("encoder", "small", "image_size", "scale")
+@takes_options("small", "image_size", "scale")
 def audit_command(
     gold: Annotated[Path, flag("Trusted labels, of rows the teacher labelled too.")],
     data: DataOptions,
-    pool: Annotated[Path | None, flag("Imperfect labels. Without: gold alone.")] = None,
+    pool: Annotated[Path | None, shared.POOL] = None,
     out: Annotated[Path | None, flag("New .html page or .json file.")] = None,
     rows_wrong: Annotated[int, typer.Option(min=0, help="How many suspect rows to list; 0: none.")] = 20,
     target: Annotated[float, typer.Option(help="Count the gold rows for a noise interval of ± so many points.")] = 2.0,
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
+    encoder: Annotated[
+        str,
+        typer.Option(
+            help="For suspects: an encoder's name or folder, or auto; none: TF-IDF.", rich_help_panel=FEATURES
+        ),
+    ] = "none",
+    quiet: shared.Quiet = False,
 ) -> None:
     """Say how good the labels of a pool are, how sure that is, and what to expect of each method.
 
@@ -43,8 +51,7 @@ def audit_command(
     from understudy.auditing.audit import audit
     from understudy.report.audit_text import print_audit
 
-    # The features are not used here.
-    examples = replace(data, encoder="none").read([str(gold)], pool=pool)
+    examples = replace(data, encoder=encoder).read([str(gold)], pool=pool)
     if examples.gold is None:
         raise UnderstudyError(f"{gold} holds no gold rows; give rows with a trusted label")
     result = audit(
@@ -61,6 +68,6 @@ def audit_command(
     else:
         from understudy.report.audit_page import write_audit_report
 
-        files = {"Gold file": gold, "Pool file": pool}
+        files = {"Gold file": gold, "Pool file": None if examples.pool is None else pool_file([gold], pool)}
         write_audit_report(out, result, settings={name: path for name, path in files.items() if path is not None})
     typer.echo(shown(f"Audit: {out}"))

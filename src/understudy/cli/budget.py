@@ -6,23 +6,24 @@ from typing import Annotated
 import typer
 
 from understudy.cli import shared
-from understudy.cli.shared import flag
+from understudy.cli.shared import flag, takes_options
 from understudy.errors import UnderstudyError
-from understudy.io.data_options import read_classes, read_mapping
+from understudy.io.data_options import ColumnOptions, pool_file, read_classes
 from understudy.store.option_fields import read_pairs
 
 
+@takes_options()
 def budget_command(
-    pool: Annotated[Path, flag("The pool's rows: id, and the labels so far.")],
     price: Annotated[list[str], flag("A source and the price of a label, e.g. human=0.5; repeat.")],
     budget: Annotated[float, flag("In the unit of the prices.", min=0)],
+    columns: ColumnOptions,
     gold: Annotated[Path | None, flag("Trusted labels: id and label.")] = None,
+    pool: Annotated[Path | None, flag("The pool's rows: id, and the labels so far. Default: gold's.")] = None,
     trusted: Annotated[str | None, flag("The source treated as ground truth; it gives new gold.")] = None,
     known: Annotated[
         Path | None, flag("Class probabilities written by reconcile or predict. Default: from the labels so far.")
     ] = None,
     out: Annotated[Path, typer.Option(help="New folder: a file of rows for every source.")] = Path("plan"),
-    column: shared.Column = None,
     classes: Annotated[str | None, flag("Names (neg,pos), or how many, where the files do not show all.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same rows of new gold.")] = 0,
 ) -> None:
@@ -57,7 +58,9 @@ def budget_command(
         from understudy.active.label_plan import plan_labels
         from understudy.active.plan_files import read_sources, write_plan
 
-    given = read_sources(gold, pool, known, list(prices), read_mapping(column), read_classes(classes))
+    if (rows := pool_file([gold] if gold else [], pool)) is None:
+        raise UnderstudyError("there is nothing to label; name the file of the rows by --pool")
+    given = read_sources(gold, rows, known, list(prices), columns.mapping, read_classes(classes))
     every = {**prices, **{name: None for name in given.names if name not in prices}}
     plan = plan_labels(
         every, budget, classes=given.classes, answers=given.answers, known=given.known,

@@ -9,7 +9,7 @@ from understudy.cli import shared
 from understudy.cli.shared import flag, takes_options
 from understudy.comparison.comparison_options import CompareOptions, split_names
 from understudy.errors import UnderstudyError, shown
-from understudy.io.data_options import DataOptions
+from understudy.io.data_options import DataOptions, pool_file
 from understudy.store.console import collected_warnings, complain
 from understudy.store.files import as_given, work_folder
 from understudy.training.options import AUTO, LBFGS
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 @takes_options("seed", "small", "ema", "checkpoint_every")
 def compare_command(
     gold: Annotated[list[str], shared.GOLD],
-    pool: Annotated[Path, shared.POOL],
     out: Annotated[Path, flag("Folder for the results; an unfinished one is resumed.")],
     data: DataOptions,
     options: CompareOptions,
+    pool: Annotated[Path | None, shared.POOL] = None,
     methods: Annotated[
         str, typer.Option(help="Names, separated by commas; options after colons: slam:lower_bound=0.6.")
     ] = "slam,weighted,reconciled",
@@ -73,10 +73,9 @@ def compare_command(
     where = shared.where_to_run(options.workers, ray)
     trackers = [tracker(name, out) for name in track or []]
     with collected_warnings() as warnings:
-        examples = data.for_student(student).read(gold, pool=pool, test=test, select=select)
+        examples = data.for_student(student).read(gold, needs_pool=True, pool=pool, test=test, select=select)
+        assert examples.gold is not None and examples.pool is not None
         examples.leaks().warn()
-        if examples.gold is None or examples.pool is None:
-            raise UnderstudyError("a comparison needs gold and a pool; name both files")
         classes = data.count_classes(examples)
         student, recipe = resolve_student(student, examples, training)
         build = student_builder(student, examples, classes)
@@ -93,7 +92,7 @@ def compare_command(
             raise typer.Exit(130) from stop
     how = "trained to convergence" if recipe["optimizer"] == LBFGS else f"{recipe['epochs']} epochs"
     facts = [
-        ("Gold, pool, test", f"{' '.join(gold)}, {as_given(pool)}, {test or 'folds of gold'}"),
+        ("Gold, pool, test", f"{' '.join(gold)}, {as_given(pool_file(gold, pool))}, {test or 'folds of gold'}"),
         ("Optimizer", optimizer_text(recipe)),
         *epochs_fact(length).items(),
         ("Epochs on gold only, first", str(recipe["pretrain_epochs"])),

@@ -6,15 +6,17 @@ from typing import Annotated
 import typer
 
 from understudy.cli import shared
-from understudy.cli.shared import flag
+from understudy.cli.shared import flag, takes_options
 from understudy.errors import shown
+from understudy.io.data_options import ColumnOptions
 
 
+@takes_options("teacher")
 def encode_command(
     run: shared.RunFolder,
     pool: shared.FileOrShards,
     out: Annotated[Path, flag("New folder of shards; or a new .parquet, .jsonl or .npz file.")],
-    column: shared.Column = None,
+    columns: ColumnOptions,
     workers: shared.ShardWorkers = None,
     ray: shared.ShardRay = None,
     quiet: shared.Quiet = False,
@@ -30,7 +32,7 @@ def encode_command(
     `understudy encode runs/first pool --out encoded --ray local`
     """
     kinds = (".parquet", ".jsonl", ".npz")
-    given, executor = shared.open_run(run, pool, column, out, "features are", kinds, workers, ray)
+    given, executor = shared.open_run(run, pool, columns.mapping, out, "features are", kinds, workers, ray)
     from understudy.parallel.run_on_file import Encode
 
     summaries = given.write(Encode(given.featuriser), out, title="encode", progress=not quiet, executor=executor)

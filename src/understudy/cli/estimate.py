@@ -9,7 +9,7 @@ import typer
 from understudy.cli import shared
 from understudy.cli.shared import flag, takes_options
 from understudy.errors import UnderstudyError, shown, warn
-from understudy.io.data_options import DataOptions, read_list
+from understudy.io.data_options import DataOptions, is_batch, pool_file, read_list
 from understudy.store.console import collected_warnings
 from understudy.store.files import check_new_file, write_json
 
@@ -23,8 +23,8 @@ PROXIES = ("teacher", "reconciled")
 @takes_options("image_size", "scale")
 def estimate_command(
     gold: Annotated[list[str], shared.GOLD],
-    pool: Annotated[Path, shared.POOL],
     data: DataOptions,
+    pool: Annotated[Path | None, shared.POOL] = None,
     what: Annotated[str, typer.Option(help=f"{WHAT}; separated by commas.")] = "share",
     by: Annotated[
         str | None, flag("Also by group: a column of the files, or day:, week:, month: or year: and a column of dates.")
@@ -38,6 +38,7 @@ def estimate_command(
         float | None, flag("Count the gold rows that narrow an interval to so many points, from end to end.")
     ] = None,
     out: Annotated[Path | None, flag("New .html page or .json file.")] = None,
+    quiet: shared.Quiet = False,
 ) -> None:
     """Estimate the shares of the classes in a pool, and how good its labels are, with 95% intervals.
 
@@ -63,15 +64,15 @@ def estimate_command(
     if width is not None and not 0 < width < 100:
         raise UnderstudyError(f"--width {width:g} is not between 0 and 100 points")
     from understudy.auditing.pool_estimates import as_records, estimate
+    from understudy.io.gold_pool import is_one_file
     from understudy.report.estimates_text import print_estimates
 
     with collected_warnings():
         # The features are used by reconciled labels alone.
         reader = data if proxy == "reconciled" else replace(data, encoder="none")
-        examples = reader.read(gold, pool=pool)
-        if examples.gold is None or examples.pool is None:
-            raise UnderstudyError(f"estimate needs gold rows and a pool; {', '.join(gold)} or {pool} has none")
-        files = [pool, *(Path(name) for name in gold if not name.startswith("+"))]
+        examples = reader.read(gold, needs_pool=True, pool=pool)
+        rows = Path(pool_file(gold, pool))
+        files = [rows, *(Path(name) for name in gold if not (is_batch(name) or is_one_file(name, rows)))]
         measured: Any = None
         if run is not None:
             examples, measured = _predictions(run, files, examples)
@@ -91,9 +92,10 @@ def estimate_command(
     else:
         from understudy.report.estimates_page import write_estimates_report
 
-        rows = len(examples.gold), len(examples.pool)
-        settings = {"Gold file": ", ".join(gold), "Pool file": pool, "Labels": run or labels or "the teacher's"}
-        write_estimates_report(out, found, rows, wanted, settings=settings | {"Proxy": proxy})
+        settings = {"Gold file": ", ".join(gold), "Pool file": rows, "Labels": run or labels or "the teacher's"}
+        write_estimates_report(
+            out, found, (len(examples.gold), len(examples.pool)), wanted, settings=settings | {"Proxy": proxy}
+        )
     typer.echo(shown(f"Estimates: {out}"))
 
 

@@ -29,5 +29,5 @@ def example_command(out: Annotated[Path, typer.Option(help="New folder for the f
 
     for path in write_tickets(out):
         typer.echo(path)
-    mine, columns = out / "mine.csv", "--column label=checked --column teacher_label=llm"
-    typer.echo(f"\nnext: understudy train --gold {mine} --pool {mine} --text message {columns} --out first")
+    columns = "--text message --label checked --teacher llm"
+    typer.echo(f"\nnext: understudy train --gold {out / 'mine.csv'} {columns} --out first")

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli import shared
-from understudy.cli.shared import argument, flag
+from understudy.cli.shared import argument, flag, takes_options
 from understudy.errors import UnderstudyError
-from understudy.io.data_options import read_classes, read_list, read_mapping
+from understudy.io.data_options import ColumnOptions, read_classes, read_list
 
 if TYPE_CHECKING:
     from understudy.web.cards import Cards
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 SHOWN, PEOPLE, SERVED = "What is shown", "Several people", "The server"
 
 
+@takes_options()
 def label_command(
     rows: Annotated[Path, argument("The rows to label: a batch of select, or any file train reads.")],
+    columns: ColumnOptions,
     pool: Annotated[Path | None, flag("The file to show them from, where ROWS has ids alone.")] = None,
     classes: Annotated[str | None, flag("Their names (neg,pos), how many, or a file with one a line.")] = None,
     run: Annotated[Path | None, flag("A finished training with the same classes.")] = None,
@@ -25,7 +27,6 @@ def label_command(
     book: Annotated[Path | None, flag("The file that stores every answer. Default: ROWS.book.")] = None,
     export: Annotated[Path | None, flag("Write the answers so far to this file, and serve nothing.")] = None,
     random: Annotated[bool, flag("ROWS are a random sample: their answers may calibrate.", "--random")] = False,
-    column: shared.Column = None,
     text: Annotated[str | None, flag("The column of texts.", panel=SHOWN)] = None,
     image: Annotated[str | None, flag("The column of images.", panel=SHOWN)] = None,
     show: Annotated[str | None, flag("Columns for a table (age,job).", panel=SHOWN)] = None,
@@ -75,7 +76,7 @@ def label_command(
             typer.echo(write_answers(answers, export, rows=rows))
         return
     cards = Cards.of(
-        rows, pool, columns=read_mapping(column), text=text, image=image, fields=read_list(show), words=highlight or ()
+        rows, pool, columns=columns.mapping, text=text, image=image, fields=read_list(show), words=highlight or ()
     )
     names = None if classes is None and run is None and kept.exists() else _classes(classes, run, cards)
     with AnswerBook(kept, names, overlap=overlap, people=people, pin=cards.pin) as answers:

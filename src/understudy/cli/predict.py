@@ -6,18 +6,21 @@ from typing import Annotated
 import typer
 
 from understudy.cli import shared
+from understudy.cli.shared import takes_options
 from understudy.errors import shown
+from understudy.io.data_options import ColumnOptions
 from understudy.store.console import complain
 
 
+@takes_options("teacher")
 def predict_command(
     run: shared.RunFolder,
     file: shared.FileOrShards,
+    columns: ColumnOptions,
     out: Annotated[
         Path, typer.Option(help="New .parquet, .csv, .jsonl or .npz file; a name without an ending: folder of shards.")
     ] = Path("predictions.parquet"),
     selected: shared.Selected = False,
-    column: shared.Column = None,
     batch_size: shared.BatchSize = 1024,
     workers: shared.ShardWorkers = None,
     ray: shared.ShardRay = None,
@@ -41,7 +44,7 @@ def predict_command(
     `understudy predict runs/first pool --out predictions --ray local`
     """
     kinds = (".parquet", ".csv", ".jsonl", ".npz")
-    given, executor = shared.open_run(run, file, column, out, "tables are", kinds, workers, ray)
+    given, executor = shared.open_run(run, file, columns.mapping, out, "tables are", kinds, workers, ray)
     from understudy.comparison.interval import percent
     from understudy.parallel.run_on_file import Predict
 

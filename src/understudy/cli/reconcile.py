@@ -8,8 +8,8 @@ import typer
 from understudy.cli import shared
 from understudy.cli.shared import flag, takes_options
 from understudy.comparison.comparison_options import ReconcileOptions
-from understudy.errors import UnderstudyError, shown
-from understudy.io.data_options import DataOptions
+from understudy.errors import shown
+from understudy.io.data_options import DataOptions, pool_file
 from understudy.store.console import collected_warnings
 from understudy.store.files import check_new_file
 from understudy.training.options import AUTO
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 @takes_options("ema", "small", "checkpoint_every", "patience", "finetune", "finetune_lr")
 def reconcile_command(
     gold: Annotated[list[str], shared.GOLD],
-    pool: Annotated[Path, shared.POOL],
     data: DataOptions,
     options: ReconcileOptions,
+    pool: Annotated[Path | None, shared.POOL] = None,
     out: Annotated[Path, typer.Option(help="New .parquet, .jsonl or .npz file.")] = Path("labels.parquet"),
     parts: Annotated[Path | None, flag("Folder that keeps finished trainings; the same command resumes.")] = None,
     student: shared.Student = AUTO,
@@ -58,9 +58,8 @@ def reconcile_command(
     from understudy.training.job import plain_name
 
     with collected_warnings():
-        examples = data.for_student(student).read(gold, both=True, pool=pool)
-        if examples.gold is None or examples.pool is None:
-            raise UnderstudyError("label sources are weighted on gold; name a gold file and a pool file")
+        examples = data.for_student(student).read(gold, both=True, needs_pool=True, pool=pool)
+        assert examples.gold is not None and examples.pool is not None
         examples.leaks().warn()
         main, *others = (
             _view(each, student, data.count_classes(each), training) for each in (examples, examples.plain) if each
@@ -71,8 +70,8 @@ def reconcile_command(
             **shared.where_to_run(options.workers, ray), **main.options,
         )  # fmt: skip
     print_sources(reconciled.facts())
-    table = read_table(pool, columns=data.mapping)
-    if any(is_one_file(name, pool) for name in gold):
+    table = read_table(rows := pool_file(gold, pool), columns=data.mapping)
+    if any(is_one_file(name, rows) for name in gold):
         _, table = split_gold_pool(table, examples.class_names)
     write_table(out, with_reconciled_labels(table, examples.gold, reconciled, examples.class_names))
     typer.echo(shown(f"{len(reconciled):,} pool rows with reconciled labels: {out}"))

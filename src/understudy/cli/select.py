@@ -8,22 +8,24 @@ import typer
 
 from understudy.acquisition.strategies import NAMES
 from understudy.cli import shared
-from understudy.cli.shared import argument, flag
+from understudy.cli.shared import argument, flag, takes_options
 from understudy.errors import shown, warn
+from understudy.io.data_options import ColumnOptions
 from understudy.store.console import complain
 from understudy.store.files import check_new_file, local_path
 
 
+@takes_options("teacher")
 def select_command(
     run: shared.RunFolder,
     pool: Annotated[Path, argument("A file of any kind that train reads, with the features; or shards.")],
+    columns: ColumnOptions,
     strategy: Annotated[str, typer.Option(help=f"One of {', '.join(NAMES)}.")] = "badge",
     n: Annotated[int, typer.Option("-n", min=1, help="How many rows.")] = 100,
     out: Annotated[Path, typer.Option(help="New .csv or .parquet file.")] = Path("batch.csv"),
     labelled: Annotated[
         list[Path] | None, flag("Files of rows that have labels already (id, label); repeat for more.")
     ] = None,
-    column: shared.Column = None,
     seed: Annotated[int, typer.Option(help="Same seed, same rows.")] = 0,
     workers: shared.ShardWorkers = None,
     ray: shared.ShardRay = None,
@@ -63,7 +65,7 @@ def select_command(
     shards = list_pool_shards(pool) if is_sharded(pool) else None
     if shards is None:
         shared.refuse_engines(workers, ray, "give a folder of .parquet shards")
-    given = RunOnFile(run, pool, column, shards=shards)
+    given = RunOnFile(run, pool, columns.mapping, shards=shards)
     batch = select_rows(
         given, strategy, n, labelled=labelled or [], seed=seed, scratch=scratch, progress=not quiet,
         executor=None if shards is None else shared.executor_of(workers, ray),

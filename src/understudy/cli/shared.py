@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from understudy.errors import UnderstudyError
-from understudy.io.data_options import FILES, DataOptions
+from understudy.io.data_options import FILES
 from understudy.store.console import ProgressBar
 from understudy.store.files import check_new_file
 from understudy.store.option_fields import is_whole, known, typed_as
@@ -83,15 +83,12 @@ def option_parameter(name: str, each: "Field[Any]") -> inspect.Parameter:
 
 
 GOLD = flag("Trusted labels; again with +FILE for the labels of a chosen batch.")
-POOL = flag("Imperfect labels.")
+POOL = flag("Imperfect labels. Default: the gold file's rows without a label.")
 CLASSES = flag("The classes, e.g. neg,pos.")
 TEST = flag("Test set.", panel=FILES)
 SELECT = flag("Validation set, which selects the epoch.", panel=FILES)
 RunFolder = Annotated[Path, argument("The folder of a finished training.")]
 FileOrShards = Annotated[Path, argument("A file of any kind that train reads, or a folder of shards.")]
-Column = Annotated[
-    list[str] | None, option_parameter("column", typed_fields(DataOptions)["column"]).annotation.__metadata__[0]
-]
 Selected = Annotated[bool, flag("The student of the selected epoch.", "--selected")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Rows at once.")]
 Quiet = Annotated[bool, flag("No progress.", "--quiet", callback=mute)]
@@ -194,7 +191,7 @@ def refuse_engines(workers: int | None, ray: str | None, cure: str) -> None:
 
 
 def open_run(
-    run: Path, pool: Path, column: list[str] | None, out: Path, what: str, suffixes: tuple[str, ...],
+    run: Path, pool: Path, columns: dict[str, str], out: Path, what: str, suffixes: tuple[str, ...],
     workers: int | None, ray: str | None,
 ) -> "tuple[RunOnFile, Executor | None]":  # fmt: skip
     """A run and the file to apply it to; where ``out`` is to be a folder, the shards, and who passes over them."""
@@ -206,4 +203,4 @@ def open_run(
         from understudy.parallel.run_on_file import RunOnFile
 
     shards = None if out.suffix else list_pool_shards(pool)
-    return RunOnFile(run, pool, column, shards=shards), None if shards is None else executor_of(workers, ray)
+    return RunOnFile(run, pool, columns, shards=shards), None if shards is None else executor_of(workers, ray)

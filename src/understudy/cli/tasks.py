@@ -6,25 +6,26 @@ from typing import Annotated
 import typer
 
 from understudy.cli import shared
-from understudy.cli.shared import argument, flag
+from understudy.cli.shared import argument, flag, takes_options
 from understudy.errors import UnderstudyError
-from understudy.io.data_options import read_mapping
+from understudy.io.data_options import ColumnOptions
 from understudy.io.exchange import TOOLS
 from understudy.store.files import check_new_file
 
 
+@takes_options()
 def tasks_command(
     table: Annotated[Path, argument("A file of any kind that train reads, with ids.")],
     to: Annotated[str, flag(f"One of {', '.join(TOOLS)}.", "--to")],
     classes: Annotated[str, shared.CLASSES],
     out: Annotated[Path, flag("New .json or .jsonl file, or folder.")],
+    columns: ColumnOptions,
     batch: Annotated[Path | None, flag("Only the rows of this file, e.g. of select.")] = None,
     show: Annotated[list[str] | None, flag("A column to show; repeat for more.")] = None,
     image: Annotated[str | None, flag("A column with addresses of images to show.")] = None,
     show_suggestion: Annotated[
         bool, flag("Send the teacher's label along; such answers never calibrate.", "--show-suggestion")
     ] = False,
-    column: shared.Column = None,
 ) -> None:
     """Write rows as tasks for Label Studio, Prodigy, Argilla or `datasets`.
 
@@ -52,7 +53,7 @@ def tasks_command(
     if tool.suffixes:
         for path in (out, out.with_suffix(".xml")) if to == "label-studio" else (out,):
             check_new_file(path, "tasks are", (*tool.suffixes, ".xml") if path != out else tool.suffixes)
-    rows = read_table(table, columns=read_mapping(column))
+    rows = read_table(table, columns=columns.mapping)
     tasks = make_tasks(
         rows, classes=[name.strip() for name in classes.split(",")], show=show or (),
         images=[image] if image else (), batch=batch, suggest=show_suggestion,

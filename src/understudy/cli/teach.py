@@ -6,18 +6,20 @@ from typing import Annotated
 import typer
 
 from understudy.cli import shared
-from understudy.cli.shared import argument, flag
+from understudy.cli.shared import argument, flag, takes_options
 from understudy.errors import shown
+from understudy.io.data_options import ColumnOptions
 
 
+@takes_options()
 def teach_command(
     teacher: Annotated[Path, argument("The folder of a finished training, whose student teaches.")],
     pool: shared.FileOrShards,
     out: Annotated[Path, flag("New folder of shards; or a new .parquet, .jsonl or .npz file.")],
+    columns: ColumnOptions,
     top: Annotated[int | None, flag("Only the so many most likely classes. Without: all.", min=1)] = None,
     labels_only: Annotated[bool, flag("Leave the pool's own columns out.", "--labels-only")] = False,
     selected: shared.Selected = False,
-    column: shared.Column = None,
     batch_size: shared.BatchSize = 1024,
     workers: shared.ShardWorkers = None,
     ray: shared.ShardRay = None,
@@ -39,7 +41,7 @@ def teach_command(
     `understudy train --gold gold.parquet --pool labelled --student mlp:64 --out runs/small`
     """
     kinds = (".parquet", ".jsonl", ".npz")
-    given, executor = shared.open_run(teacher, pool, column, out, "labels are", kinds, workers, ray)
+    given, executor = shared.open_run(teacher, pool, columns.mapping, out, "labels are", kinds, workers, ray)
     from understudy.parallel.run_on_file import Teach
 
     function = Teach(given.on_tables(selected=selected, batch_size=batch_size), given.classes, top, labels_only)

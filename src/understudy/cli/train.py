@@ -31,7 +31,7 @@ def train_command(
     out: Annotated[Path, flag("New folder for the run.")],
     data: DataOptions,
     gold: Annotated[list[str] | None, shared.GOLD] = None,
-    pool: Annotated[Path | None, flag("Imperfect labels. Default: with --teacher the gold file, else none.")] = None,
+    pool: Annotated[Path | None, shared.POOL] = None,
     method: Annotated[str | None, flag(METHOD)] = None,
     option: Annotated[list[str] | None, flag("An option of the method, e.g. lower_bound=0.6; repeat for more.")] = None,
     student: shared.Student = AUTO,

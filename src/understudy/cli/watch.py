@@ -6,14 +6,16 @@ from typing import Annotated
 import typer
 
 from understudy.cli import shared
-from understudy.cli.shared import argument, flag
+from understudy.cli.shared import argument, flag, takes_options
 from understudy.errors import UnderstudyError, shown
-from understudy.io.data_options import read_mapping
+from understudy.io.data_options import ColumnOptions
 from understudy.store.files import check_new_file
 
 
+@takes_options()
 def watch_command(
     folder: Annotated[Path, argument("Of the watch; the same one continues.")],
+    columns: ColumnOptions,
     gold: Annotated[
         Path | None, flag("The anchors: id, label, and their content. Needed to begin and to draw.")
     ] = None,
@@ -25,7 +27,6 @@ def watch_command(
     looks: Annotated[
         int | None, flag("How many looks share a year's chance of a false alarm. Default: 52.", min=1)
     ] = None,
-    column: shared.Column = None,
 ) -> None:
     """Watch a teacher: ask it the same anchors again every week, and get an alarm when it answers otherwise.
 
@@ -57,13 +58,12 @@ def watch_command(
         from understudy.report.watch_text import print_looks
         from understudy.store.files import locked
 
-    columns = read_mapping(column)
-    truth, reference = (None, []) if gold is None else read_anchors(gold, columns)
+    truth, reference = (None, []) if gold is None else read_anchors(gold, columns.mapping)
     with locked(folder, lend=True):
         kept = WatchFolder(folder, truth, looks_a_year=looks, reference=reference)
-        added = sum(len(kept.read(path, columns)) for path in answers or ())
+        added = sum(len(kept.read(path, columns.mapping)) for path in answers or ())
         if draw is not None and gold is not None and out is not None:
-            kept.draw(draw, gold, out, columns)
+            kept.draw(draw, gold, out, columns.mapping)
             typer.echo(shown(f"{draw} anchors to ask: {out}"))
     print_looks(kept.watch, added if answers else None)
     if kept.watch.looks and kept.watch.looks[-1].alarm:

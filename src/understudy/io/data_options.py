@@ -55,9 +55,15 @@ def is_batch(gold: Any) -> bool:
     return isinstance(gold, str) and gold.startswith("+")
 
 
+def pool_file(gold: Sequence[Any] | None, pool: Any) -> Any:
+    """The file with the pool's rows: that of gold where no other is named."""
+    own = [name for name in gold or () if not is_batch(name)]
+    return own[0] if pool is None and own else pool
+
+
 @dataclass(frozen=True)
-class DataOptions:
-    """Names of the files' columns, the classes, and the features."""
+class ColumnOptions:
+    """Names of the files' columns."""
 
     columns: dict[str, str] | None = option(
         None, help="A column by its name in your files, e.g. label=truth; repeat for more.", typed=list[str] | None,
@@ -69,6 +75,25 @@ class DataOptions:
         panel=FILES, read=read_list,
     )  # fmt: skip
     id: str | None = option(None, help="The column of ids (id).", typed=str | None, panel=FILES)
+
+    @property
+    def mapping(self) -> dict[str, str]:
+        """Our names of columns to theirs, of all options that name one."""
+        teachers = [self.teacher] if isinstance(self.teacher, str) else self.teacher or []
+        votes = {f"teacher_vote_{name}": name for name in teachers} if len(teachers) > 1 else {}
+        single = {"label": self.label, "id": self.id, "teacher": teachers[0] if len(teachers) == 1 else None}
+        named = votes | {ours: theirs for ours, theirs in single.items() if theirs is not None}
+        for ours in named.keys() & (self.columns or {}).keys():
+            if named[ours] != (self.columns or {})[ours]:
+                both = f"{(self.columns or {})[ours]!r} and {named[ours]!r}"
+                raise UnderstudyError(f"{both} are both to serve as {ours!r}; name one of them")
+        return {**(self.columns or {}), **named}
+
+
+@dataclass(frozen=True)
+class DataOptions(ColumnOptions):
+    """Names of the files' columns, the classes, and the features."""
+
     classes: int | list[str] | None = option(
         None, help="Their names in order (neg,pos), or their number, where the files do not show all.",
         typed=str | None, panel=FILES, read=read_classes,
@@ -107,22 +132,10 @@ class DataOptions:
         flag="scale/--no-scale",
     )  # fmt: skip
 
-    @property
-    def mapping(self) -> dict[str, str]:
-        """Our names of columns to theirs, of all options that name one."""
-        teachers = [self.teacher] if isinstance(self.teacher, str) else self.teacher or []
-        votes = {f"teacher_vote_{name}": name for name in teachers} if len(teachers) > 1 else {}
-        single = {"label": self.label, "id": self.id, "teacher": teachers[0] if len(teachers) == 1 else None}
-        named = votes | {ours: theirs for ours, theirs in single.items() if theirs is not None}
-        for ours in named.keys() & (self.columns or {}).keys():
-            if named[ours] != (self.columns or {})[ours]:
-                both = f"{(self.columns or {})[ours]!r} and {named[ours]!r}"
-                raise UnderstudyError(f"{both} are both to serve as {ours!r}; name one of them")
-        return {**(self.columns or {}), **named}
-
-    def read(self, gold: Sequence[Any], *, both: bool = False, **files: Any) -> "Examples":
-        """``gold``: a file or table, and files of labels of chosen batches (``+FILE``); ``pool``, ``test``,
-        ``select``. ``both``: by TF-IDF or as pixels too, beside an encoder's vectors."""
+    def read(self, gold: Sequence[Any], *, both: bool = False, needs_pool: bool = False, **files: Any) -> "Examples":
+        """``gold``: a file or table, and files of labels of chosen batches (``+FILE``); ``pool`` (without: the gold
+        file's rows without a label), ``test``, ``select``. ``both``: by TF-IDF or as pixels too, beside an
+        encoder's vectors. ``needs_pool``: an error without one."""
         from understudy.features.featuriser import FeatureOptions
         from understudy.io.read import read_examples
 
@@ -140,6 +153,10 @@ class DataOptions:
             gold=trusted[0] if trusted else None, chosen=chosen, columns=self.mapping, classes=self.classes,
             votes=self.votes, features=features, both=both, small=self.small, **files,
         )  # fmt: skip
+        if needs_pool and examples.pool is None:
+            held = f"{trusted[0]} has no row with a teacher's label alone"
+            cure = "name the pool's file by --pool, or the column of the teacher's labels by --teacher"
+            raise UnderstudyError(f"{held}, so there is no pool; {cure}")
         if self.text is None and examples.text is not None:
             print(f"Text: column {examples.text!r}, the only one with words in it")
         for note in examples.notes:

@@ -148,15 +148,30 @@ def split_gold_pool(table: Table, classes: int | Sequence[str] | None = None) ->
     gold = {"id": table.ids[labelled], "label": labels[labelled]}
     if DRAWN in table.names:
         gold[DRAWN] = table.columns[DRAWN][labelled]
+    # Empty in pool rows.
+    marks = [name for name in (SHOWN, "estimate_only") if name in table.names]
+    gold |= {name: np.array(table.texts(name), dtype=object)[labelled] for name in marks}
     return table.with_columns(gold, labelled, "rows with a label"), table
+
+
+def row_ids(table: Table, *, alone: bool) -> Any:
+    """The ids of a table; the numbers of its rows where it has none and is ``alone`` gold and pool."""
+    return np.arange(len(table)) if table.ids is None and alone else table.ids
+
+
+def has_pool_rows(table: Table, classes: int | Sequence[str] | None = None) -> bool:
+    """Whether a gold file has rows without a label, so that it is a pool as well; they must have a teacher's."""
+    empty = len(table) - len(own_labels(table, classes)[1]) if "label" in table.names else 0
+    if empty and not table.teacher:
+        held = f"{table.where('label')} is empty in {empty:,} of {len(table):,} rows, and no column has other labels"
+        raise UnderstudyError(f"{held}; name that of the teacher's labels by --teacher, or leave these rows out")
+    return empty > 0
 
 
 def own_labels(table: Table, classes: int | Sequence[str] | None = None) -> tuple[Array, Array]:
     """The column ``label`` of a table from a file, and the numbers of the rows where it is not empty (nor the number
     −1, unless one of ``classes`` has that name)."""
-    # As a teacher's labels are read, which may be empty.
-    read = table.columns.source.read
-    labels: Array = table.columns.from_source(lambda theirs: read(theirs, "teacher_label"), "label")
+    labels = table.columns.with_gaps("label")
     if labels.dtype.kind in "OU":
         return labels, np.flatnonzero(labels != "")
     named = isinstance(classes, Sequence) and "-1" in classes

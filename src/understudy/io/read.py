@@ -47,7 +47,9 @@ from understudy.io.columns import declared
 from understudy.io.gold_pool import (
     PoolFile,
     fit_featuriser,
+    has_pool_rows,
     is_one_file,
+    row_ids,
     seen_by_teacher,
     shown_id,
     split_gold_pool,
@@ -143,7 +145,8 @@ def read_examples(
 ) -> Examples:  # fmt: skip
     """Every file (or frame, or mapping of columns) that a training needs, joined by id and checked against the others.
 
-    ``gold`` and ``pool`` may be one file: rows with a label are gold, the others the pool.
+    ``gold`` and ``pool`` may be one file, which need not be named twice: where it has a teacher's labels, rows with a
+    label are gold and the others the pool.
     ``chosen``: answers to batches picked for labelling; these rows train and never estimate.
     ``columns``: our names to theirs. ``classes``: how many there are, or their names in order; without it, the order
     that a ``datasets.Dataset`` declares (``ClassLabel``), else the alphabet's. ``features``: which columns become the
@@ -153,13 +156,16 @@ def read_examples(
     if any(isinstance(each, Gold | Pool) for each in (gold, pool, test, select)):
         return _given(gold=gold, pool=pool, test=test, select=select)
     one_file, features = is_one_file(gold, pool), features or FeatureOptions()
-    given = {"gold": None if one_file else gold, "pool": pool, "test": test, "select": select}
+    given = {"gold": gold, "pool": None if one_file else pool, "test": test, "select": select}
     read = partial(read_table, columns=columns, single=features.text or features.image or "text")
     tables = {role: read(what, name=role) for role, what in given.items() if what is not None}
     _check_mapping(columns or {}, tables)
-    if one_file:
-        gold_table, tables["pool"] = split_gold_pool(tables["pool"], classes)
-        tables = {"gold": gold_table} | tables
+    notes = []
+    if one_file or (pool is None and "gold" in tables and has_pool_rows(tables["gold"], classes)):
+        whole = tables["gold"]
+        tables["gold"], tables["pool"] = split_gold_pool(whole, classes)
+        rest = len(whole) - len(tables["gold"])
+        notes.append(f"{whole.path}: {len(tables['gold']):,} rows with a label are gold, the other {rest:,} the pool")
     if classes is None:
         classes = declared_classes(tables.values())
     elif not isinstance(classes, int):
@@ -177,7 +183,7 @@ def read_examples(
             examples = replace(examples, plain=plain)
     _check_truth_values(examples, tables.values(), pool_table)
     files = [table.notes for table in (*tables.values(), pool_table) if table is not None]
-    return replace(examples, notes=(*filter(None, files), *examples.featuriser.notes()))
+    return replace(examples, notes=(*filter(None, files), *notes, *examples.featuriser.notes()))
 
 
 def _to_examples(
@@ -309,8 +315,9 @@ def column_by_id(
     values: dict[Any, str] = {}
     for path in paths:
         table = read_table(path, columns=columns)
-        if name in table.names and table.ids is not None:
-            values |= zip(table.ids.tolist(), np.asarray(table.columns[name]).astype(str).tolist(), strict=True)
+        ids, ours = row_ids(table, alone=len(paths) == 1), {theirs: ours for ours, theirs in table.theirs.items()}
+        if name in ours and ids is not None:
+            values |= zip(ids.tolist(), np.asarray(table.columns[ours[name]]).astype(str).tolist(), strict=True)
     if not values:
         files = " and ".join(map(str, paths))
         raise UnderstudyError(f"no column {name!r} beside ids in {files}; name a column of a file with ids")

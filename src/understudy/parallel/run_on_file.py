@@ -1,7 +1,7 @@
 """A finished run applied to a file or a folder of shards, for ``predict``, ``teach``, ``encode``, ``select`` and
 ``export``; and the functions of a table that are sent, once, to the workers on shards.
 
-    given = RunOnFile(folder, file, ["label=truth"])
+    given = RunOnFile(folder, file, {"label": "truth"})
     given.write(Predict(given.on_tables(), given.classes), "predictions.csv")
 
     Predict(student, names)(table)                         # label, confidence, probabilities
@@ -25,8 +25,7 @@ from understudy.errors import UnderstudyError, first_line, shown, warn
 from understudy.features.featuriser import Featuriser
 from understudy.features.raw_columns import no_column
 from understudy.inference.passes import BATCH_SIZE, predict
-from understudy.io.data_options import read_mapping
-from understudy.io.gold_pool import features_of, load_featuriser
+from understudy.io.gold_pool import features_of, load_featuriser, row_ids
 from understudy.io.label_columns import label_column
 from understudy.io.table import Table, read_table
 from understudy.io.write import write_table
@@ -57,14 +56,14 @@ class StudentOnTables:
 
 
 class RunOnFile:
-    """A finished run and a file (or the first of the shards), under the names of its training unless ``column`` gives
+    """A finished run and a file (or the first of the shards), under the names of its training unless ``columns`` gives
     others."""
 
     def __init__(
-        self, run: Path | Run, file: Any, column: Sequence[str] | None = None, *, shards: PoolShards | None = None
+        self, run: Path | Run, file: Any, columns: Mapping[str, str] | None = None, *, shards: PoolShards | None = None
     ) -> None:
         """``file``: or a table in memory, or a list of rows."""
-        self.run, typed, self.shards = run if isinstance(run, Run) else Run.load(run), read_mapping(column), shards
+        self.run, typed, self.shards = run if isinstance(run, Run) else Run.load(run), columns or {}, shards
         file = file if shards is None else Path(str(shards[0].path))
         assert self.run.path is not None
         self.folder = folder = self.run.path
@@ -206,9 +205,9 @@ def predict_by_id(folder: Path, files: Sequence[Path], wanted: Collection[Any]) 
         if values and all(one in values for one in wanted):
             break
         given = RunOnFile(folder, file)
-        if given.table.ids is None:
+        if (named := row_ids(given.table, alone=len(files) == 1)) is None:
             raise UnderstudyError(f"{file} has no column 'id' to join predictions by; add it")
-        ids, rows = given.table.ids.tolist(), given.rows(given.run.student)
+        ids, rows = named.tolist(), given.rows(given.run.student)
         names = given.classes.named(predict(given.run.student, rows).argmax(1).numpy())
         values |= zip(ids, map(str, names), strict=True)
         if given.run.trained is not None and (known := given.run.trained.contain(rows)).any():

@@ -97,13 +97,10 @@ class TrainRequest:
         except (KeyError, TypeError) as error:
             raise UnderstudyError(f"{folder / REQUEST} is damaged ({error}); {_CURE}") from error
 
-    def resolved(self) -> "TrainRequest":
-        """With a method; and with gold as the pool too, where a teacher is named and no pool."""
-        files = self.files
-        if self.data.teacher and "pool" not in files and (own := [each for each in self.gold if not is_batch(each)]):
-            files = files | {"pool": own[0]}
-        has_pilot = self.gold and "pool" in files and not reads_texts(self.student)
-        return replace(self, files=files, method=self.method or (AUTO if has_pilot else VANILLA))
+    def resolved(self, examples: Examples) -> "TrainRequest":
+        """With a method."""
+        has_pilot = examples.gold is not None and examples.pool is not None and not reads_texts(self.student)
+        return replace(self, method=self.method or (AUTO if has_pilot else VANILLA))
 
     @property
     def is_in_memory(self) -> bool:
@@ -157,8 +154,8 @@ def resume(out: Path, report: Report, *, progress: bool = True) -> TrainedJob:
 
 def run_training(request: TrainRequest, report: Report, *, progress: bool = True, resume: bool = False) -> TrainedJob:
     """Read the tables, train and write the run; of processes that train together, the first writes and reports."""
-    request = request.resolved()
-    options, run_method = _method(request)
+    if request.method is not None:
+        _method(request)  # refuses a misspelt name before files are read
     first = is_first()
     trackers = [tracker(name, request.out) for name in request.track] if first else []
     device, out = usable_device(request.training["device"]), request.out
@@ -166,7 +163,9 @@ def run_training(request: TrainRequest, report: Report, *, progress: bool = True
         # What an encoder has computed once is found in the cache.
         with nullcontext() if request.data.encoder == TFIDF else first_goes_ahead():
             data = request.data.for_student(request.student)
-            examples = data.read(request.gold, both=request.method == AUTO, **request.files)
+            examples = data.read(request.gold, both=request.method in (None, AUTO), **request.files)
+        request = request.resolved(examples)
+        options, run_method = _method(request)
         if (examples.text or request.data.image) is not None and not reads_texts(request.student):
             # A resumed training takes this encoder, whatever is installed by then.
             request = replace(request, data=replace(request.data, encoder=examples.encoder or TFIDF))
@@ -217,7 +216,9 @@ class StudentOnFeatures(NamedTuple):
 
 def _prepare(request: TrainRequest, examples: Examples, device: Any) -> dict[str, StudentOnFeatures]:
     """By the name of the features, the user's first: texts may be there as vectors and by TF-IDF, images as pixels."""
-    sets = {ENCODER: examples} | ({} if examples.plain is None else {plain_name(examples): examples.plain})
+    sets = {ENCODER: examples}
+    if request.method == AUTO and examples.plain is not None:
+        sets[plain_name(examples)] = examples.plain
     small = request.data.small and examples.encoder is not None
     if small and request.method != AUTO:
         cure = "leave it out, or take --encoder none"
