@@ -132,8 +132,10 @@ class Model(Shown):
             raise UnderstudyError("suspect labels are found in a pool by gold; this model was trained on one of them")
         found = audit(gold, pool, class_names=self.examples.class_names, rows_wrong=n).suspects
         rows = [] if found is None else found.top
-        key = "row" if pool.ids is None else "id"
-        columns: dict[str, list[Any]] = {key: [getattr(one, key) for one in rows]}
+        key = "row" if pool.ids is None or self.examples.numbered else "id"
+        columns: dict[str, list[Any]] = {key: [one.row if pool.ids is None else one.id for one in rows]}
+        if (line := self.examples.line) is not None:
+            columns["line"] = [line(one.row) for one in rows]
         if texts is not None:
             columns[self.examples.text or "text"] = [texts["pool"].content[one.row] for one in rows]
         for name, each in {"label": "label", "suggested": "suggestion"}.items():
@@ -150,12 +152,7 @@ class Model(Shown):
         Rows that are gold, and rows with a label in the pool itself, are left out.
         """
         given = RunOnFile(self.run, pool)
-        batch = select_rows(given, strategy, n, labelled=[], own_labels="label" in given.table.names, seed=seed)
-        columns = batch.columns(given.classes)
-        shown = [name for name in given.featuriser.names if given.table.columns[name].ndim == 1]
-        rows = {name: given.table.columns[name][batch.rows.numpy()] for name in shown}
-        key = next(iter(columns))
-        return to_frame({key: columns.pop(key), **rows, **columns})
+        return to_frame(select_rows(given, strategy, n, labelled=[], seed=seed).columns(given.classes))
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the page of the training, and return where: ``report.html`` in the run's folder, or ``path``."""

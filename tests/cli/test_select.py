@@ -188,7 +188,7 @@ def test_bad_answers_are_one_line(folder: Path, content: str, message: str) -> N
 
 
 @pytest.mark.parametrize("ids", [False, True])
-def test_of_one_file_for_gold_and_pool_labelled_rows_are_left_out_or_reported(
+def test_of_one_file_for_gold_and_pool_labelled_rows_are_left_out(
     ids: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -204,23 +204,34 @@ def test_of_one_file_for_gold_and_pool_labelled_rows_are_left_out_or_reported(
     known = {f"r{i}" if ids else str(i) for i in range(20)}
     asked = "id" if ids else "row"
 
-    n = 40 if ids else 50
-    result = call(f"select run one.csv -n {n} --out all.csv")
-    again, shown = len(known & {line[asked] for line in lines("all.csv")}), result.stderr
-    if ids:
-        assert not again and "20 rows left out: they are gold, test or select rows of run" in result.stdout
-    else:
-        assert again >= 10
-        assert f"{again} of 50 picks have a label in one.csv ('checked'); --labelled one.csv leaves them out" in shown
-    assert "'skip' is a class of this run" in shown
+    result = call("select run one.csv -n 40 --out new.csv")
+    assert not known & {line[asked] for line in lines("new.csv")} and "'skip' is a class of this run" in result.stderr
+    assert "20 rows left out: they are gold, test or select rows of run" in result.stdout
+    # A label that was written since.
+    Path("one.csv").write_text(Path("one.csv").read_text().removesuffix("skip,\n") + "skip,skip\n")
+    result = call("select run one.csv -n 39 --out newer.csv")
+    assert "1 rows left out: one.csv: column 'checked' has a label of them" in result.stdout
+    assert not {"r59", "59"} & {line[asked] for line in lines("newer.csv")}
+    assert call("select run one.csv -n 39 --labelled ./one.csv --out same.csv").exit_code == 0
 
-    shown = call("select run one.csv -n 40 --labelled ./one.csv --out new.csv").stderr
-    assert not known & {line[asked] for line in lines("new.csv")}
-    assert "picks have a label" not in shown
-    if not ids:
-        Path("new.csv").write_text(Path("new.csv").read_text().replace(",\n", ",ham\n"))
-        error = call(f"{train} --gold one.csv --gold +new.csv --out second", code=2).stderr
-        assert "give its rows ids before understudy select, or put the answers into gold" in error
+
+def test_row_numbers_lead_answers_back_to_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without ids, too: as long as the rows are those that were selected."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"word{i % 2} other{i % 5} {i},{i % 2},{i % 2 if i < 30 else ''}" for i in range(60)]
+    Path("one.csv").write_text("\n".join(["note,teacher_label,label", *rows]) + "\n")
+    train = "train --gold one.csv --text note --encoder none --method vanilla --student linear --quiet --epochs 1"
+    call(f"{train} --out run")
+    call("select run one.csv -n 4 --out batch.csv")
+    batch = lines("batch.csv")
+    assert list(batch[0])[:2] == ["row", "note"] and all(line["note"].endswith(line["row"]) for line in batch)
+    answers = "row,note,label\n" + "".join(f"{line['row']},{line['note']},1\n" for line in batch)
+    Path("answers.csv").write_text(answers)
+    call(f"{train} --gold +answers.csv --out second")
+    assert len(us.load("second").run.held_ids) == 34
+    Path("one.csv").write_text("\n".join(["note,teacher_label,label", *rows[1:]]) + "\n")
+    error = call(f"{train} --gold +answers.csv --out third", code=2).stderr
+    assert f"answers.csv line 2: column 'row' row 0: 'note' of row {batch[0]['row']} is another in one.csv" in error
 
 
 def test_drawn_rows_reach_estimates_with_their_probability(folder: Path) -> None:

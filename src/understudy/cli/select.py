@@ -33,13 +33,13 @@ def select_command(
 ) -> None:
     """Select the rows of a pool to label next (active learning).
 
-    Written are `id` (or `row`), `score` and `why` (the strategy's reason), the student's `predicted` class and its
-    `confidence`, and an empty `label`, in the order selected; of `random` and `proportional` also the `probability`
-    with which the row was drawn, by which its label can serve `understudy estimate`. Fill in `label` with the class, or
-    `skip`, and train again with this file beside the gold file. The run's own gold, test and select rows (by id) and
-    those in the `--labelled` files are never selected; where these files have a `label`, a warning says if the batch
-    comes from regions where labels look random. Of one file that is gold and pool (`--labelled` names POOL itself), the
-    rows with a label are left out.
+    Written are `id` (or `row`), the columns that the student reads, `score` and `why` (the strategy's reason), the
+    student's `predicted` class and its `confidence`, and an empty `label`, in the order selected; of `random` and
+    `proportional` also the `probability` with which the row was drawn, by which its label can serve `understudy
+    estimate`. Fill in `label` with the class, or `skip`, and train again with this file beside the gold file. The run's
+    own gold, test and select rows (by id; without ids gold, by content), rows with a label in POOL itself and those in
+    the `--labelled` files are never selected; where these files have a `label`, a warning says if the batch comes from
+    regions where labels look random.
 
     A folder of .parquet shards is scored and searched one shard at a time. Until it is done, the scores are in a folder
     beside `--out` (batch.scores), from which the same command resumes.
@@ -55,7 +55,6 @@ def select_command(
     check_new_file(out, "a batch is", (".csv", ".parquet"))
     scratch = local_path(out).with_suffix(".scores")
     with shared.loading():
-        from understudy.io.gold_pool import is_one_file
         from understudy.io.write import write_columns
         from understudy.parallel.pool_shards import is_sharded, list_pool_shards
         from understudy.parallel.run_on_file import RunOnFile
@@ -74,10 +73,8 @@ def select_command(
     write_columns(out, columns)
     if batch.of_run:
         typer.echo(shown(f"{batch.of_run:,} rows left out: they are gold, test or select rows of {run}"))
-    # A pool with every label is a benchmark's, whose truth is not looked at.
-    if batch.known and not batch.all_known and not any(is_one_file(path, pool) for path in labelled or []):
-        where = f"{pool} ({given.table.theirs.get('label', 'label')!r})"
-        warn(f"{batch.known} of {n} picks have a label in {where}; --labelled {pool} leaves them out")
+    if batch.of_pool:
+        typer.echo(shown(f"{batch.of_pool:,} rows left out: {given.table.where('label')} has a label of them"))
     if "skip" in (given.class_names or ()):
         warn("'skip' is a class of this run and means it in the batch too; write -1 where no label can be given")
     history, key = LabelHistory(history_beside(out)), next(iter(columns))

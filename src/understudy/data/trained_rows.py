@@ -2,9 +2,10 @@
 
 trained = TrainedRows.of({"gold": gold.rows, "pool": pool.rows})
 trained.contain(rows)           # (n,): whether a row has the content of one of them
-trained.are_distinct          # False: different rows are often equal (a table of few categories)
+trained.are_distinct            # False: different rows are often equal (a table of few categories)
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -42,6 +43,18 @@ class TrainedRows:
 
     def contain(self, rows: Rows) -> Array:
         return np.isin(hash_rows(rows), np.concatenate([part.numpy() for part in self.hashes.values()]))
+
+    def of_gold(self, hashes: Array) -> list[int]:
+        """The rows that gold holds, by their hashes; where different rows are often equal, as many as it holds."""
+        gold = self.hashes.get("gold", torch.empty(0)).numpy()
+        rows: list[int] = np.flatnonzero(np.isin(hashes, gold)).tolist()
+        left = Counter(gold.tolist())
+        return rows if self.are_distinct else [row for row in rows if _take_one(left, hashes[row].item())]
+
+
+def _take_one(left: "Counter[int]", key: int) -> bool:
+    left[key] -= 1
+    return left[key] >= 0
 
 
 def hash_rows(rows: Rows) -> Array:

@@ -144,6 +144,7 @@ def split_gold_pool(table: Table, classes: int | Sequence[str] | None = None) ->
         raise UnderstudyError(f"{table.where('label')} is empty in every row; label some, better a hundred or more")
     if "id" not in table.names:
         table.columns.add("id", np.arange(len(table)))
+        table.numbered = True
     assert table.ids is not None
     gold = {"id": table.ids[labelled], "label": labels[labelled]}
     if DRAWN in table.names:

@@ -93,6 +93,8 @@ class Examples:
     plain: "Examples | None" = None
     #: What was decided about files and columns, a line each, for the user to know.
     notes: tuple[str, ...] = ()
+    #: Whether the ids are row numbers, of a file without ids.
+    numbered: bool = False
     #: The line of a pool row in its file, where it has lines.
     line: Callable[[int], int] | None = None
 
@@ -212,6 +214,7 @@ def _to_examples(
     return Examples(
         sets.get("gold"), pool_set, sets.get("test"), sets.get("select"), featuriser,
         class_names=None if names is None else names.names, texts=texts, text=options.text,
+        numbered=pool_table is not None and pool_table.numbered,
         line=None if pool_table is None else pool_table.line_of(pool_table.rows_without(tables.values())),
     )  # fmt: skip
 
@@ -280,6 +283,9 @@ def _answers(
 def read_chosen(table: Table, pool: Table, names: ClassNames) -> Table:
     """Columns ``id`` (of the pool's type), ``label`` (numbers) and ``chosen`` of the rows that were answered."""
     path, given = table.path, {name: table.texts(name) for name in table.names}
+    if pool.numbered and "row" in given and "id" not in given:
+        given["id"] = given["row"]
+        _check_rows(given, pool, f"{path}: column 'row'")
     for name in ("id", "label"):
         if name not in given:
             cure = "give its rows ids before understudy select, or put the answers into gold"
@@ -306,6 +312,19 @@ def read_chosen(table: Table, pool: Table, names: ClassNames) -> Table:
     }
     found |= {name: object_column(cells) for name, cells in drawn.items()}
     return table.with_columns(found, np.array(answered), "answered rows")
+
+
+def _check_rows(answers: Mapping[str, Sequence[str]], pool: Table, where: str) -> None:
+    """Refuses row numbers of another state of the file, by the texts that stand beside them."""
+    rows = [int(text) if _WHOLE.fullmatch(text) else -1 for text in answers["row"]]
+    for name in answers.keys() & pool.names:
+        cells = pool.columns[name] if name not in ("id", "label") else np.empty(0)
+        if cells.dtype != object:
+            continue
+        for place, (row, text) in enumerate(zip(rows, answers[name], strict=True)):
+            if not 0 <= row < len(cells) or text != str(cells[row] or ""):
+                held = f"{where} row {place}: {name!r} of row {answers['row'][place]} is another in {pool.path}"
+                raise UnderstudyError(f"{held}; select again, or write these labels into {pool.path}")
 
 
 def column_by_id(

@@ -134,6 +134,8 @@ class Table:
         self.declared = {ours: declared[theirs] for ours, theirs in self.theirs.items() if theirs in declared}
         #: Whether the file holds letters alone, so that what is a number is a guess (CSV).
         self.by_letter = columns.source.letters is not None
+        #: Whether the ids are the numbers of the rows, of which the file knows nothing.
+        self.numbered = False
         #: The line where a row begins, as an editor counts, in files that have lines.
         self.line = columns.source.line
 

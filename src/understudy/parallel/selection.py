@@ -4,8 +4,9 @@
     batch.rows, batch.ids, batch.reasons
 
 Rows with a label already, in files beside the pool or in the pool itself, are never picked, nor are the run's own gold,
-test and select rows, which a training would refuse in the batch. The labels tell whether the batch comes from regions
-where labels look random (``active/watch.py``).
+test and select rows (by id; gold also by content), which a training would refuse in the batch. A pool with a label in
+every row is a benchmark's, whose truth is not looked at. The labels tell whether the batch comes from regions where
+labels look random (``active/watch.py``).
 """
 
 from dataclasses import dataclass
@@ -20,8 +21,10 @@ from torch import Tensor
 from understudy.acquisition.select import Scores, explain, inclusion, pick_rows, strategy_named
 from understudy.acquisition.strategy import ArrayRows, ScoredRows
 from understudy.active.watch import REFERENCE_ROWS, NoiseWatch, noise_watch, watch_features
+from understudy.data.trained_rows import hash_rows
 from understudy.errors import UnderstudyError, warn
-from understudy.io.gold_pool import is_one_file
+from understudy.features.featuriser import Featuriser
+from understudy.io.gold_pool import features_of, is_one_file, own_labels
 from understudy.io.label_columns import label_column
 from understudy.io.table import Table, text_columns
 from understudy.labels.class_names import ClassNames
@@ -39,7 +42,8 @@ class SelectedBatch:
     """The selected rows, in order, with score, reason and prediction of each."""
 
     rows: Tensor
-    ids: list[Any] | None
+    #: The ids, where there are such, and the columns that the student reads.
+    cells: dict[str, list[Any]]
     numbers: list[float]
     reasons: list[str]
     probs: Tensor
@@ -47,21 +51,20 @@ class SelectedBatch:
     probability: Tensor | None
     #: Where rows with a label tell which places look random.
     watch: NoiseWatch | None
-    #: How many of the picks have a label in the pool itself.
-    known: int
-    #: Whether every row of the pool has.
-    all_known: bool
     #: How many rows were left out because they are gold, test or select rows of the run.
     of_run: int
+    #: How many more because they have a label in the pool itself.
+    of_pool: int
 
     def columns(self, classes: ClassNames) -> dict[str, list[Any]]:
-        """A table to label: the rows by their ids (or numbers), why, the student's prediction, and an empty label."""
+        """A table to label: the rows by their ids (or numbers), what the student reads, why they were picked, its
+        prediction, and an empty label."""
         confidence, predicted = self.probs.max(1)
-        key, values = ("row", self.rows.tolist()) if self.ids is None else ("id", self.ids)
         return {
-            key: values, "score": self.numbers, "why": self.reasons,
+            **({} if "id" in self.cells else {"row": self.rows.tolist()}), **self.cells,
+            "score": self.numbers, "why": self.reasons,
             "predicted": classes.named(predicted.numpy()).tolist(), "confidence": confidence.tolist(),
-            "label": [None] * len(values),
+            "label": [None] * len(self.rows),
             **({} if self.probability is None else {"probability": self.probability.tolist()}),
         }  # fmt: skip
 
@@ -72,14 +75,12 @@ def select_rows(
     n: int,
     *,
     labelled: list[Path],
-    own_labels: bool = False,
     seed: int = 0,
     scratch: Path | None = None,
     executor: Executor | None = None,
     progress: bool = False,
 ) -> SelectedBatch:
-    """n rows by a strategy. ``own_labels``: leave out those with a label in the pool itself. ``scratch``: a folder for
-    the scores of shards, from which an interrupted call resumes."""
+    """n rows by a strategy. ``scratch``: a folder for the scores of shards, from which an interrupted call resumes."""
     needs = strategy_named(strategy).needs
     wants_ema = any(name.endswith("_ema") for name in needs)
     ema = given.run.ema if wants_ema else None
@@ -89,19 +90,16 @@ def select_rows(
             f"{EMA_FILE}; use --strategy badge, or train with --ema"
         )
     executor = executor or (None if given.shards is None else InProcess())
-    # Where the pool names its own labelled rows, none of them is picked.
-    labelled = [*labelled, given.pool] if own_labels else labelled
-    of_pool = {path for path in labelled if path is given.pool or is_one_file(path, given.pool)}
-    known_rows = labelled_rows(labelled, of_pool, given, executor)
+    known_rows = labelled_rows(labelled, given, executor)
     of_run = _rows_of_run(given, executor) - known_rows.keys()
-    known_rows |= dict.fromkeys(sorted(of_run), -1)
+    of_pool = _rows_with_label(given, executor) - known_rows.keys() - of_run
+    known_rows |= dict.fromkeys(sorted(of_run | of_pool), -1)
     taken, labels = (torch.tensor(list(each), dtype=torch.long) for each in (known_rows, known_rows.values()))
     with_label, labels = taken[labels >= 0], labels[labels >= 0]
     needed = {"probs", *needs} | ({"hidden"} if len(labels) else set())
     names = tuple(name for name in ("probs", "hidden", "probs_ema", "hidden_ema") if name in needed)
     on_tables = StudentOnTables(given.run.student, given.featuriser)
-    function = ScoreTable(on_tables, ema, names, not of_pool, given.classes)
-    rows, all_known = _scored(function, given, scratch, executor, progress)
+    rows = _scored(ScoreTable(on_tables, ema, names), given, scratch, executor, progress)
     available = torch.ones(rows.parts[-1].stop, dtype=torch.bool).index_fill(0, taken, False)
     picks = pick_rows(strategy, n, rows, available, seed=seed)
     chances = inclusion(strategy, n, rows, available)
@@ -114,24 +112,20 @@ def select_rows(
     places = torch.arange(len(probs))
     numbers, reasons = explain(strategy, places[:n], scores, places[n:], names=given.class_names)
     watch = _watch(rows, with_label, labels, picks, seed) if len(labels) else None
-    known = int(arrays["labelled"][:n].sum())
-    return SelectedBatch(
-        picks, _ids(given, picks), numbers, reasons, probs[:n], drawn, watch, known, all_known, len(of_run)
-    )
+    cells = _cells(given, picks)
+    return SelectedBatch(picks, cells, numbers, reasons, probs[:n], drawn, watch, len(of_run), len(of_pool))
 
 
 def _scored(
     function: ScoreTable, given: RunOnFile, scratch: Path | None, executor: Executor | None, progress: bool
-) -> tuple[ScoredRows, bool]:
-    """The scores of all rows, and whether every row has a label in the pool."""
+) -> ScoredRows:
+    """The scores of all rows."""
     if given.shards is None:
-        arrays, summary = function(given.table, given.rows(given.run.student))
-        kept = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        return ArrayRows(kept, len(kept["labelled"])), summary["all_labelled"]
+        arrays, _ = function(given.table, given.rows(given.run.student))
+        return ArrayRows({name: torch.from_numpy(array) for name, array in arrays.items()}, len(given.table))
     assert executor is not None and scratch is not None
     given.rows(given.run.student)  # raises where it cannot take them
-    scored = score_shards(function, given.shards, scratch, executor=executor, columns=given.columns, progress=progress)
-    return scored, all(each["all_labelled"] for each in scored.summaries)
+    return score_shards(function, given.shards, scratch, executor=executor, columns=given.columns, progress=progress)
 
 
 def _watch(rows: ScoredRows, labelled: Tensor, labels: Tensor, picks: Tensor, seed: int) -> NoiseWatch:
@@ -143,24 +137,29 @@ def _watch(rows: ScoredRows, labelled: Tensor, labels: Tensor, picks: Tensor, se
     return watch_features(known, labels, batch, reference)
 
 
-def _ids(given: RunOnFile, picks: Tensor) -> list[Any] | None:
-    if given.table.ids is None:
-        return None
-    if given.shards is None:
-        return list(given.table.ids[picks.numpy()].tolist())
-    ids: list[Any] = [None] * len(picks)
-    for shard, places in shards_with(given.shards, picks):
-        stored: Any = shard.read(given.columns).ids
-        for place, value in zip(places.tolist(), stored[(picks[places] - shard.first).numpy()].tolist(), strict=True):
-            ids[place] = value
-    return ids
+def _cells(given: RunOnFile, picks: Tensor) -> dict[str, list[Any]]:
+    """The ids of some rows and what the student reads of them, but for arrays and files' bytes."""
+    columns = {name: given.table.columns[name] for name in given.featuriser.names}
+    plain = [name for name, cells in columns.items() if cells.ndim == 1 and not isinstance(cells[0], bytes)]
+    names = [*(["id"] if given.table.ids is not None else []), *plain]
+    found: dict[str, list[Any]] = {name: [None] * len(picks) for name in names}
+    every = torch.arange(len(picks))
+    for shard, places in [(None, every)] if given.shards is None else shards_with(given.shards, picks):
+        table, first = (given.table, 0) if shard is None else (shard.read(given.columns), shard.first)
+        table.expect(given.featuriser.types)
+        for name in names:
+            cells = table.columns[name][(picks[places] - first).numpy()]
+            values = (cells.astype(str) if cells.dtype.kind == "M" else cells).tolist()
+            for place, value in zip(places.tolist(), values, strict=True):
+                found[name][place] = None if value != value else value
+    return found
 
 
-def labelled_rows(files: list[Path], of_pool: set[Path], given: RunOnFile, executor: Executor | None) -> dict[int, int]:
-    """Rows of the pool with a label, which are never picked, and their labels; −1: skipped. ``of_pool``: the pool."""
+def labelled_rows(files: list[Path], given: RunOnFile, executor: Executor | None) -> dict[int, int]:
+    """Rows of the pool with a label in some files, which are never picked, and their labels; −1: skipped."""
     taken: dict[int, int] = {}
     for path in files:
-        if path in of_pool:
+        if is_one_file(path, given.pool):
             parts = given.map_tables(partial(_own_labels, given.classes), executor)
             labels = np.concatenate([part for _, part in parts])
             taken |= {row: int(labels[row]) for row in np.flatnonzero(labels >= 0).tolist()}
@@ -177,12 +176,36 @@ def labelled_rows(files: list[Path], of_pool: set[Path], given: RunOnFile, execu
 
 
 def _rows_of_run(given: RunOnFile, executor: Executor | None) -> set[int]:
-    """Rows of the pool that are gold, test or select rows of the run."""
-    if given.table.ids is None or not given.run.held_ids:
+    """Rows of the pool that are gold, test or select rows of the run; gold rows where there are no ids."""
+    if given.table.ids is None:
+        if (trained := given.run.trained) is None:
+            return set()
+        hashes = [part for _, part in given.map_tables(partial(_hashes, given.featuriser), executor)]
+        return set(trained.of_gold(np.concatenate(hashes)))
+    if not given.run.held_ids:
         return set()
     held = Table(given.folder, {"id": np.array(given.run.held_ids, dtype=object)})
     found = given.map_tables(held.rows_in, executor)
     return {first + row for first, rows in found for row in rows[rows >= 0].tolist()}
+
+
+def _hashes(featuriser: Featuriser, table: Table) -> Array:
+    return hash_rows(features_of(table, featuriser))
+
+
+def _rows_with_label(given: RunOnFile, executor: Executor | None) -> set[int]:
+    """Rows with a label in the pool itself; none where every row has one."""
+    if "label" not in given.table.names:
+        return set()
+    found, count = set[int](), 0
+    for first, (rows, labelled) in given.map_tables(partial(_labelled, given.classes), executor):
+        found |= set((first + labelled).tolist())
+        count += rows
+    return found if len(found) < count else set()
+
+
+def _labelled(classes: ClassNames, table: Table) -> tuple[int, Array]:
+    return len(table), own_labels(table, classes.names)[1]
 
 
 def _own_labels(classes: ClassNames, table: Table) -> Array:

@@ -26,9 +26,7 @@ from understudy.acquisition.strategy import Arrays
 from understudy.active.loop import score
 from understudy.data.rows import Rows
 from understudy.inference.passes import room_for
-from understudy.io.gold_pool import own_labels
 from understudy.io.table import Table
-from understudy.labels.class_names import ClassNames
 from understudy.maths.spread import Factored
 from understudy.parallel.executors import Executor
 from understudy.parallel.map_shards import PassFolder, ShardResult, run_pass
@@ -39,26 +37,19 @@ from understudy.training.averages import EMA
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Probabilities and penultimate features of a table's rows, and those of the moving average; with ``own_labels``
-    also which rows have a label in the table."""
+    """Probabilities and penultimate features of a table's rows, and those of the moving average."""
 
     student: StudentOnTables
     ema: EMA | None
     #: Which of them are kept.
     names: tuple[str, ...]
-    own_labels: bool
-    classes: ClassNames
 
     def __call__(self, table: Table, rows: Rows | None = None) -> ShardResult:
         """``rows``: the student's input, where it is there already."""
         rows = self.student.rows(table) if rows is None else rows
         found = checked_arrays(score(self.student.student, rows, ema=self.ema).arrays())
         same = "hidden_ema" in found and torch.equal(found["hidden"], found["hidden_ema"])
-        labelled = np.zeros(rows.count, dtype=np.float32)
-        if self.own_labels and "label" in table.names:
-            labelled[own_labels(table, self.classes.names)[1]] = 1
-        columns = {name: found[name].numpy() for name in self.names} | {"labelled": labelled}
-        return ShardResult(columns, {"same": same, "all_labelled": bool(labelled.all())})
+        return ShardResult({name: found[name].numpy() for name in self.names}, {"same": same})
 
 
 @dataclass(frozen=True)
