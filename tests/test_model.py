@@ -170,12 +170,12 @@ def test_saved_and_loaded_it_predicts_the_same_bits(model: us.Model, tickets: Pa
 
 def test_suspects_and_rows_to_label_are_frames(model: us.Model, tickets: Path) -> None:
     found = model.suspects(5)
-    assert list(found.columns) == ["id", "message", "label", "suggested", "probability"]
+    assert list(found.columns) == ["row", "line", "message", "label", "suggested", "probability"]
     table = pandas.read_csv(tickets / "mine.csv")
-    assert (
-        found.message.tolist() == table.message[found.id].tolist()
-        and found.label.tolist() == table.llm[found.id].tolist()
-    )
+    assert found.message.tolist() == table.message[found.row].tolist()
+    assert found.label.tolist() == table.llm[found.row].tolist()
+    lines = (tickets / "mine.csv").read_text(encoding="utf-8").splitlines()
+    assert all(text in lines[line - 1] for text, line in zip(found.message, found.line, strict=True))
     assert found.probability.is_monotonic_decreasing and len(found) == 5
     batch = model.next_to_label(table, 7)
     assert batch.message.tolist() == table.message[batch.row].tolist()

@@ -39,3 +39,10 @@ def test_rows_are_distinct_unless_many_repeat_within_a_set() -> None:
         found = TrainedRows.of(sets)
         assert found is not None and found.are_distinct is apart
     assert TrainedRows.of({"pool": as_rows(torch.utils.data.TensorDataset(torch.zeros(3, 1)), "x")}) is None
+
+
+def test_of_equal_rows_as_many_are_gold_as_gold_has() -> None:
+    """Two of three equal rows; every equal row where rows are hardly ever equal."""
+    few = TrainedRows({"gold": torch.tensor([5, 5, 7]), "pool": torch.tensor([5, 5, 5, 8])})
+    assert not few.are_distinct and few.of_gold(np.array([5, 8, 5, 7, 5])) == [0, 2, 3]
+    assert TrainedRows({"gold": torch.tensor([5, 7])}).of_gold(np.array([5, 8, 5, 7])) == [0, 2, 3]
