@@ -15,7 +15,7 @@ LONGEST, HEAD = 1_000, 700
 SHOWN: list[Callable[[str], str]] = []
 #: The line of a row in files that people edit, by the file's name: messages say it beside the row's number.
 LINES: dict[str, Callable[[int], int]] = {}
-_ROW = re.compile(r" row (\d+)\b")
+_ROW = re.compile(r"[ (]row (\d+)\b")
 # An address that came as a ``Path`` has only one of its slashes left.
 _SLASH_LOST = re.compile(r"\b(s3|gs|memory):/(?!/)")
 
@@ -30,11 +30,10 @@ def shown(text: object) -> str:
 def _with_lines(text: str) -> str:
     """``gold.csv: column 'label' row 17`` as ``gold.csv line 19: column 'label' row 17``."""
     for path, line in LINES.items():
-        start = text.find(f"{path}: column ")
-        if start >= 0 and (found := _ROW.search(text, start)) is not None:
+        start = re.search(rf"{re.escape(path)}(?=: column | row \d)", text)
+        if start is not None and (found := _ROW.search(text, start.end())) is not None:
             with suppress(Exception):  # the file may be gone, and the message matters more
-                end = start + len(path)
-                text = f"{text[:end]} line {line(int(found[1]))}{text[end:]}"
+                text = f"{text[: start.end()]} line {line(int(found[1]))}{text[start.end() :]}"
     return text
 
 

@@ -230,6 +230,11 @@ def test_dates_truth_values_and_gaps(tmp_path: Path) -> None:
     for name, cell in (("ok", "maybe"), ("Joined on", "12/31/2024")):
         with pytest.raises(ValueError, match=f"row 0: {name!r} holds {cell!r}; training had"):
             model.predict([{"age": 1.0, "ok": "no", "Joined on": None, name: cell}])
+    # Rows count through all batches.
+    good = {"age": 1.0, "ok": "no", "Joined on": None}
+    for name, cell in (("ok", "maybe"), ("age", "x")):
+        with pytest.raises(ValueError, match=f"row 65: {name!r} holds {cell!r}"):
+            model.predict([good] * 65 + [good | {name: cell}])
 
 
 def test_files_as_spreadsheets_write_them(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import torch
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.features.featuriser import FeatureOptions
-from understudy.io.read import Examples, read_chosen, read_examples
+from understudy.io.batch_answers import read_chosen
+from understudy.io.read import Examples, read_examples
 from understudy.io.table import read_table
 from understudy.labels.class_names import ClassNames
 

@@ -1,7 +1,9 @@
-"""What is quoted of another library's error."""
+"""What is quoted of another library's error; lines beside row numbers."""
 
+import pytest
 import torch
 
+from understudy import errors
 from understudy.errors import first_line
 
 
@@ -14,3 +16,14 @@ def test_the_first_line_says_enough() -> None:
         said = first_line(error)
     assert said.startswith("Error(s) in loading state_dict for Linear: Missing key(s)") and "\n" not in said
     assert len(first_line(ValueError("x" * 10_000))) == 200
+
+
+def test_the_line_is_said_wherever_a_row_of_a_file_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(errors.LINES, "a+b.csv", lambda row: row + 2)
+    for text, said in {
+        "a+b.csv: column 'x' row 3 is empty": "a+b.csv line 5: column 'x' row 3 is empty",
+        "a+b.csv: column 'x': 2 new values (row 3: 'q')": "a+b.csv line 5: column 'x': 2 new values (row 3: 'q')",
+        "a+b.csv row 3 is not in p.csv": "a+b.csv line 5 row 3 is not in p.csv",
+        "a+b.csv: column 'x' is empty": "a+b.csv: column 'x' is empty",
+    }.items():
+        assert errors.shown(text) == said

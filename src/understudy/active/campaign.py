@@ -16,8 +16,9 @@ from understudy.active.loop_state import round_gains
 from understudy.active.oracles import AnswerFiles, LabelPage, Oracle
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import usable_device
+from understudy.io.batch_answers import named_answers
 from understudy.io.data_options import DataOptions
-from understudy.io.read import Examples, named_answers
+from understudy.io.read import Examples
 from understudy.labels.class_names import is_number
 from understudy.method_options import read_options
 from understudy.methods import METHODS

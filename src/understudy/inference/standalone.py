@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-BATCH, MOST_BYTES = 64, 16_000_000
+BATCH, MOST_BYTES, ROW = 64, 16_000_000, ""  # ROW: beside the columns, the number of each row
 WORD = re.compile(r"(?u)\b\w\w+\b")  # as scikit-learn reads words
 DECIMAL = re.compile(r"\s*[+-]?(\d+,(\d\d?|\d{4,})|0,\d+)\s*")  # 1,234 may be a thousand
 Columns = Mapping[str, Sequence[Any]]
@@ -64,16 +64,16 @@ class Model:
 
     def predict_proba(self, rows: Any) -> Any:
         """``rows``: texts, mappings of column to value, or one mapping (or frame) of column to values."""
-        columns = self._columns(rows)
-        count = len(columns[self.names[0]])
-        found = [self._batch({name: columns[name][start : start + BATCH] for name in self.names})
-                 for start in range(0, count, BATCH)]  # fmt: skip
+        columns: Columns = self._columns(rows)
+        columns = {**columns, ROW: range(len(columns[self.names[0]]))}
+        found = [self._batch({name: cells[start : start + BATCH] for name, cells in columns.items()})
+                 for start in columns[ROW][::BATCH]]  # fmt: skip
         return np.concatenate(found) if found else np.zeros((0, len(self.classes)), np.float32)
 
     def _batch(self, columns: Columns) -> Any:
-        columns = dict(columns)
+        columns, first = dict(columns), columns[ROW][0]
         for name, kind in self.kinds.items():
-            cells = columns[name] = [as_kind(value, kind, name, row) for row, value in enumerate(columns[name])]
+            cells = columns[name] = [as_kind(value, kind, name, row) for row, value in enumerate(columns[name], first)]
             for part, of in DATE_PARTS.items() if kind != "flags" else ():
                 columns[f"{part} of {name}"] = [None if cell is None else of(cell) for cell in cells]
         blocks = [part(columns) for part in self.parts]
@@ -127,7 +127,7 @@ class FeaturePart:
 
     def texts(self, columns: Columns) -> list[str]:
         texts = list(columns[self.names[0]])
-        for row, text in enumerate(texts):
+        for row, text in enumerate(texts, columns[ROW][0]):
             if not isinstance(text, str):
                 raise ValueError(f"row {row}: {self.names[0]!r} holds {text!r}, not a text")
         return texts
@@ -143,10 +143,10 @@ class NumberPart(FeaturePart):
         part, blocks, marks = self.part, [], []
         medians = part["median"] or part["mean"]
         for name, mean, deviation, median in zip(self.names, part["mean"], part["deviation"], medians, strict=True):
-            values = np.array([as_number(value, name, row) for row, value in enumerate(columns[name])])
+            values = np.array([as_number(value, name, row) for row, value in enumerate(columns[name], columns[ROW][0])])
             empty = np.isnan(values)
             if empty.any() and part["missing"] == "error":
-                raise ValueError(f"row {int(empty.argmax())}: {name!r} holds no number")
+                raise ValueError(f"row {columns[ROW][empty.argmax()]}: {name!r} holds no number")
             values = np.where(empty, median, values)
             marks += [empty] if name in part["gaps"] else []
             if part["scale"]:
@@ -390,7 +390,7 @@ def command_line() -> None:
     try:
         found = answer(model, read_csv(given.file, model.names))
     except (OSError, ValueError) as error:
-        sys.exit(f"error: {given.file}: {error}")
+        sys.exit(f"error: {given.file} (row 0 is the first below the header): {error}")
     writer = csv.writer(sys.stdout)
     writer.writerow(["label", "confidence", *model.classes])
     writer.writerows([one["label"], one["confidence"], *one["probabilities"].values()] for one in found)

@@ -162,11 +162,14 @@ def row_ids(table: Table, *, alone: bool) -> Any:
 
 def has_pool_rows(table: Table, classes: int | Sequence[str] | None = None) -> bool:
     """Whether a gold file has rows without a label, so that it is a pool as well; they must have a teacher's."""
-    empty = len(table) - len(own_labels(table, classes)[1]) if "label" in table.names else 0
-    if empty and not table.teacher:
-        held = f"{table.where('label')} is empty in {empty:,} of {len(table):,} rows, and no column has other labels"
-        raise UnderstudyError(f"{held}; name that of the teacher's labels by --teacher, or leave these rows out")
-    return empty > 0
+    if "label" not in table.names:
+        return False
+    empty = np.setdiff1d(np.arange(len(table)), own_labels(table, classes)[1])
+    if len(empty) and not table.teacher:
+        rows = f"{table.where('label')} row {empty[0]} is empty ({len(empty):,} of {len(table):,} rows)"
+        cure = "name the column of the teacher's labels by --teacher, or leave these rows out"
+        raise UnderstudyError(f"{rows}, and no other column holds labels; {cure}")
+    return len(empty) > 0
 
 
 def own_labels(table: Table, classes: int | Sequence[str] | None = None) -> tuple[Array, Array]:

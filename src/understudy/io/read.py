@@ -15,15 +15,8 @@ Files that call them otherwise are read with ``columns={"label": "their_name"}``
 The steps: files become tables (``table.py``), their columns get their types (``columns.py``), their labels become class
 numbers (``label_columns.py``), and the tables the student's input, gold and pool (``gold_pool.py``). Whether they fit
 together is checked here, once.
-
-Answers to a batch that was chosen for labelling (``chosen=``) are a file of ``id`` and ``label``, filled in by people.
-``label`` holds a class (its name or number), or ``skip`` (or −1) where no label can be given; such rows are left out. A
-class that is called ``skip`` is that class. ``chosen`` (optional, 0 or 1) marks the rows that a strategy picked;
-without it all were. ``suggestion_shown`` (optional, true or false) marks the rows whose annotator saw a suggestion:
-such a label is biased towards it, so it trains and never calibrates. Other columns (scores, reasons) are ignored.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -43,6 +36,7 @@ from understudy.features.featuriser import TFIDF, FeatureOptions, Featuriser, te
 from understudy.features.image_encoder import EncodedImages
 from understudy.features.raw_columns import no_column
 from understudy.features.tabular import Arrays
+from understudy.io.batch_answers import classes_named, read_chosen
 from understudy.io.columns import declared
 from understudy.io.gold_pool import (
     PoolFile,
@@ -56,24 +50,13 @@ from understudy.io.gold_pool import (
     to_gold,
     to_pool,
 )
-from understudy.io.label_columns import (
-    DRAWN,
-    SHOWN,
-    Labelling,
-    declared_classes,
-    find_labelling,
-    sources_of,
-    true_or_false,
-)
-from understudy.io.readers import object_column
+from understudy.io.label_columns import DRAWN, Labelling, declared_classes, find_labelling, sources_of
 from understudy.io.table import Table, read_table, spell_ids_alike
-from understudy.labels.class_names import SKIPPED, ClassNames, checked_names
+from understudy.labels.class_names import ClassNames, checked_names
 from understudy.store.arrow import Array
 
 if TYPE_CHECKING:
     from understudy.data.leaks import Leaks, RowSet
-
-_WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 
 
 @dataclass(frozen=True)
@@ -175,7 +158,7 @@ def read_examples(
     options = _prepare(tables, features)
     pool_table = tables.pop("pool", None)
     answered = [read_table(path, columns=columns) for path in chosen]
-    labelling = find_labelling(tables, pool_table, classes, votes, answers=_named(answered))
+    labelling = find_labelling(tables, pool_table, classes, votes, answers=classes_named(answered))
     examples = _to_examples(options, tables, pool_table, labelling, answered, votes)
     photographs = any(isinstance(part, EncodedImages) and part.colour for part in examples.featuriser.parts)
     # A net on the pixels of photographs takes ten times as long and is worse by far (CIFAR-10, 3,500 rows).
@@ -280,53 +263,6 @@ def _answers(
     return table, gold
 
 
-def read_chosen(table: Table, pool: Table, names: ClassNames) -> Table:
-    """Columns ``id`` (of the pool's type), ``label`` (numbers) and ``chosen`` of the rows that were answered."""
-    path, given = table.path, {name: table.texts(name) for name in table.names}
-    if pool.numbered and "row" in given and "id" not in given:
-        given["id"] = given["row"]
-        _check_rows(given, pool, f"{path}: column 'row'")
-    for name in ("id", "label"):
-        if name not in given:
-            cure = "give its rows ids before understudy select, or put the answers into gold"
-            raise UnderstudyError(f"{path} has no column {name!r}; answers are joined to {pool.path} by id: {cure}")
-    if pool.ids is None:
-        raise UnderstudyError(f"{pool.path} has no column 'id' to join the answers of {path} by; add it")
-    labels = [label.strip() for label in given["label"]]
-    if "" in labels:
-        raise UnderstudyError(f"{path}: column 'label' row {labels.index('')} is empty; write its class, or skip")
-    answered = [row for row, label in enumerate(labels) if not names.skips(label)]
-    if not answered:
-        raise UnderstudyError(f"{path}: every row is skipped; leave the file out")
-    chosen = given.get("chosen", ["1"] * len(labels))
-    shown = given.get(SHOWN, ["false"] * len(labels))
-    seen = true_or_false(shown, f"{path}: column {SHOWN!r}", "the annotator saw a suggestion")
-    drawn = {DRAWN: ["" if seen[row] else given[DRAWN][row] for row in answered]} if DRAWN in given else {}
-    ids = [given["id"][row] for row in answered]
-    # As numbers where the pool's are numbers; whether the pool has them is checked later.
-    whole = pool.ids.dtype.kind in "iu" and all(map(_WHOLE.fullmatch, ids))
-    found = {
-        "id": np.asarray([int(text) for text in ids]) if whole else object_column(ids),
-        "label": np.array([names.number(labels[row], f"{path}: column 'label' row {row}") for row in answered]),
-        "chosen": np.array([seen[row] or chosen[row].strip() not in ("0", "False", "false") for row in answered]),
-    }
-    found |= {name: object_column(cells) for name, cells in drawn.items()}
-    return table.with_columns(found, np.array(answered), "answered rows")
-
-
-def _check_rows(answers: Mapping[str, Sequence[str]], pool: Table, where: str) -> None:
-    """Refuses row numbers of another state of the file, by the texts that stand beside them."""
-    rows = [int(text) if _WHOLE.fullmatch(text) else -1 for text in answers["row"]]
-    for name in answers.keys() & pool.names:
-        cells = pool.columns[name] if name not in ("id", "label") else np.empty(0)
-        if cells.dtype != object:
-            continue
-        for place, (row, text) in enumerate(zip(rows, answers[name], strict=True)):
-            if not 0 <= row < len(cells) or text != str(cells[row] or ""):
-                held = f"{where} row {place}: {name!r} of row {answers['row'][place]} is another in {pool.path}"
-                raise UnderstudyError(f"{held}; select again, or write these labels into {pool.path}")
-
-
 def column_by_id(
     name: str, paths: Sequence[str | Path], sets: Sequence[Gold | Pool], columns: Mapping[str, str] | None
 ) -> list[Array]:
@@ -353,16 +289,6 @@ def values_by_id(values: Mapping[Any, Any], name: str, sets: Sequence[Gold | Poo
             raise UnderstudyError(f"{name} has no value for {which}; add an id and the column to every row")
         found.append(np.array([values[one] for one in ids]))
     return found
-
-
-def named_answers(paths: Sequence[str | Path]) -> set[str]:
-    """Every class in some files of answers."""
-    return _named([read_table(path) for path in paths])
-
-
-def _named(answered: Sequence[Table]) -> set[str]:
-    labels = {label.strip() for table in answered if "label" in table.names for label in table.texts("label")}
-    return {label for label in labels if label and label.lower() not in SKIPPED}
 
 
 def _in_no_file(name: str, tables: Mapping[str, Table], why: str) -> UnderstudyError:
