@@ -45,7 +45,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         wide = F.relu6(self._bn0(self._expand_conv(x))) if self.expands else x
-        out = self._bn2(self._project_conv(F.relu6(self._bn1(self._depthwise_conv(wide)))))
+        out: Tensor = self._bn2(self._project_conv(F.relu6(self._bn1(self._depthwise_conv(wide)))))
         return x + out if self.adds else out
 
 
