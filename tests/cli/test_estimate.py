@@ -90,3 +90,23 @@ def test_a_column_that_no_file_has_is_refused(files: Path) -> None:
     given = ["--gold", str(files / "gold.csv"), "--pool", str(files / "pool.csv"), "--text", "message"]
     result = CliRunner().invoke(app, ["estimate", *given, "--by", "month"])
     assert result.exit_code == 2 and "no column 'month' beside ids" in result.output
+
+
+def test_the_pools_probabilities_are_read_where_all_are_known(files: Path) -> None:
+    """Three of four gold rows are drawn from the half with 0.3: the pool's column tells how large both halves are."""
+    widths = []
+    for blank in (False, True):
+        odds = [0.3 if row % 2 else 0.1 for row in range(600)]
+        lines = (files / "pool.csv").read_text(encoding="utf-8").splitlines()
+        told = [f"{line},{each}" for line, each in zip(lines[1:], ["", *odds[1:]] if blank else odds, strict=True)]
+        (files / "drawn.csv").write_text("\n".join([lines[0] + ",probability", *told]) + "\n", encoding="utf-8")
+        labels = (files / "gold.csv").read_text(encoding="utf-8").splitlines()
+        kept = [f"{line},{odds[row]}" for row, line in enumerate(labels[1:]) if row and (row % 2 or row % 3 == 0)]
+        (files / "gold_drawn.csv").write_text("\n".join(["id,label,probability", *kept]) + "\n", encoding="utf-8")
+        given = ["--gold", str(files / "gold_drawn.csv"), "--pool", str(files / "drawn.csv"), "--text", "message"]
+        out = files / f"{blank}.json"
+        result = CliRunner().invoke(app, ["estimate", *given, "--out", str(out)])
+        assert result.exit_code == 0, result.output
+        found = json.loads(out.read_text(encoding="utf-8"))[0]["value"]
+        widths.append(found["high"] - found["low"])
+    assert widths[0] < widths[1]

@@ -82,6 +82,7 @@ def estimate_command(
         found = estimate(
             examples.gold, examples.pool, what=read_list(what) or (), labels=measured, proxy=proxy,
             by=None if by is None else _groups(by, files, examples, data), class_names=examples.class_names,
+            probability=_probabilities(pool, examples, data),
         )  # fmt: skip
     wanted = None if width is None else width / 100
     print_estimates(found, wanted)
@@ -113,6 +114,20 @@ def _groups(by: str, files: list[Path], examples: "Examples", data: DataOptions)
     values = _column(column, files, examples, data)
     on_gold, on_pool = (time_windows(each, window, column) for each in values) if window else values
     return on_gold, on_pool
+
+
+def _probabilities(pool: Path, examples: "Examples", data: DataOptions) -> tuple[Any, Any] | None:
+    """With which gold and pool rows were drawn, where all of them are known: the strata's sizes are then too."""
+    from understudy.io.label_columns import DRAWN, drawn_with
+    from understudy.io.read import column_by_id
+    from understudy.io.table import read_table
+
+    gold, rows, table = examples.gold, examples.pool, read_table(pool, columns=data.mapping)
+    assert gold is not None and rows is not None
+    if DRAWN not in table.names or rows.ids is None or gold.probability is None or bool(gold.probability.isnan().any()):
+        return None
+    on_pool = drawn_with(column_by_id(DRAWN, [pool], [rows], data.mapping)[0].tolist(), table.where(DRAWN))
+    return None if bool(on_pool.isnan().any()) else (gold.probability, on_pool)
 
 
 def _class_numbers(texts: list[Any], where: str, examples: "Examples") -> tuple[Any, Any]:
