@@ -174,6 +174,38 @@ def test_a_log_has_a_look_for_every_week_that_is_over(tmp_path: Path) -> None:
     assert "'yesterday'; write it like" in call(2, tmp_path / "llm", "--answers", log)
 
 
+def test_answers_that_come_after_the_look_of_their_week_are_part_of_the_next(tmp_path: Path) -> None:
+    """Each answer counts once, in whatever order and however often the log is read; 2024-12-30 is of 2025-W01."""
+    anchors, log = write(tmp_path / "anchors.csv", TRUTH), tmp_path / "log.csv"
+    rows = [f"2024-12-30,{id},{label}" for id, label in list(TRUTH.items())[:20]]
+
+    def look_at(lines: list[str]) -> list[tuple[str, int]]:
+        log.write_text("\n".join(["time,id,label", *lines]) + "\n")
+        call(0, tmp_path / "llm", "--gold", anchors, "--answers", log)
+        return [(look.name, look.anchors) for look in WatchFolder(tmp_path / "llm").watch.looks]
+
+    assert look_at(rows) == [("2025-W01", 20)]
+    late = ["2025-01-01,r001,pos", "2024-12-24,r002,neg"]  # a second answer of the week, and one of a week before
+    assert look_at([*late, *rows]) == [("2025-W01", 20)], "they wait for the next look"
+    later = ["2025-01-06T08:00,r003,pos"]
+    assert look_at([*later, *rows, *late]) == [("2025-W01", 20), ("2025-W02", 3)]
+    assert look_at([*late, *later]) == [("2025-W01", 20), ("2025-W02", 3)]
+
+
+def test_a_look_without_anchors_is_json_and_an_anchor_has_one_truth(tmp_path: Path) -> None:
+    anchors = write(tmp_path / "anchors.csv", TRUTH)
+    call(0, tmp_path / "llm", "--gold", anchors, "--answers", write(tmp_path / "new.csv", {"x1": "pos", "x2": "neg"}))
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    lines = (tmp_path / "llm" / LOOKS).read_text().splitlines()
+    assert json.loads(lines[0], parse_constant=refuse)["look"]["accuracy"] is None
+    assert not WatchFolder(tmp_path / "llm").watch.looks[0].accuracy.known
+    anchors.write_text("id,label\nr1,pos\nr2,neg\nr1,neg\n")
+    assert "holds the id 'r1' more than once; an anchor has one" in call(2, tmp_path / "other", "--gold", anchors)
+
+
 def test_probabilities_are_answers_too(tmp_path: Path) -> None:
     anchors, file = write(tmp_path / "anchors.csv", TRUTH), tmp_path / "answers.jsonl"
     file.write_text("\n".join(json.dumps({"id": id, "teacher_probs": {"neg": 0.2, "pos": 0.8}}) for id in TRUTH))

@@ -17,14 +17,14 @@ classes' shares on anchors and in new rows. A year has a fixed number of looks; 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from understudy.errors import UnderstudyError
 from understudy.maths.change_test import ChangeTest, compare_counts, confidence_sequence
-from understudy.maths.proportions import Share
+from understudy.maths.proportions import UNKNOWN, Share
 from understudy.store.option_fields import checked_plainly
 
 #: The share of years that may hold a false alarm, and what part of it goes to which comparison.
@@ -69,11 +69,15 @@ class Look:
     def alarm(self) -> bool:
         return bool(self.changes)
 
+    def stored(self) -> dict[str, Any]:
+        """Ready for JSON: an accuracy that is not known is None."""
+        return asdict(self) | {"accuracy": asdict(self.accuracy) if self.accuracy.known else None}
+
     @classmethod
     def restore(cls, stored: Mapping[str, Any]) -> "Look":
-        """From the dictionary that ``asdict`` makes."""
         changes = tuple(Change(**{**each, "test": ChangeTest(**each["test"])}) for each in stored["changes"])
-        return cls(**{**stored, "accuracy": Share(**stored["accuracy"]), "changes": changes})
+        accuracy = UNKNOWN if stored["accuracy"] is None else Share(**stored["accuracy"])
+        return cls(**{**stored, "accuracy": accuracy, "changes": changes})
 
 
 class TeacherWatch:

@@ -7,8 +7,8 @@ A look is on the disk before its result is shown; killed at any moment, the same
 stored with the answers, so that an alarm once given stays given.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,8 @@ class WatchFolder:
             raise UnderstudyError(f"{folder} was begun with {of_year} looks a year, not {looks_a_year}; leave it out")
         self.watch = TeacherWatch(self._settings["truth"], looks_a_year=of_year)
         self._sources: set[str] = set()
+        #: Answers that were counted, by week and id.
+        self._counted: Counter[str] = Counter()
         if begun:
             self._restore()
         else:
@@ -78,6 +80,7 @@ class WatchFolder:
             self.watch.append(entry["answers"], entry["new"])
             self.watch.looks.append(Look.restore(entry["look"]))
             self._sources.add(entry["source"])
+            self._counted.update(entry.get("rows", ()))
         if self._log.last() != self._settings["last"]:  # killed before it was written down
             self._seal(self._log.last())
 
@@ -85,26 +88,41 @@ class WatchFolder:
         self._settings["last"] = last
         WATCH.write(self.folder, self._settings)
 
-    def add(self, answers: Answers, *, name: str, source: str) -> Look | None:
-        """Adds a look; None where one of the same ``source`` is there already."""
+    def add(self, answers: Answers, *, name: str, source: str, rows: Sequence[str] = ()) -> Look | None:
+        """Adds a look; None where one of the same ``source`` is there already. ``rows``: week and id of each answer."""
         if source in self._sources:
             return None
         look = self.watch.add(answers, name=name)
         anchors, new = self.watch.counted(answers)
-        entry = {"look": asdict(look), "answers": anchors, "new": new, "source": source, "when": timestamp()}
-        self._seal(self._log.append([entry]))
+        entry = {"look": look.stored(), "answers": anchors, "new": new, "source": source, "when": timestamp()}
+        self._seal(self._log.append([entry | ({"rows": rows} if rows else {})]))
         self._sources.add(source)
+        self._counted.update(rows)
         return look
 
     def read(self, path: Path, columns: Mapping[str, str] | None = None) -> list[Look]:
-        """The looks that a file of answers adds: itself, or the weeks of its ``time`` that are over."""
+        """The looks that a file of answers adds: itself, or the weeks of its ``time`` that are over. Answers that come
+        after the look of their week are part of the next one."""
         table = read_table(path, columns=columns)
         answers = list(zip(_ids(table), _labels(table, self.watch.classes[:-1]), strict=True))
-        if "time" in table.names:
-            found = [(week, week, some) for week, some in _weeks(table, answers)]
-        else:
-            found = [(as_given(path), f"{as_given(path)} {digest(local_path(path).read_bytes())}", answers)]
-        return [look for name, source, some in found if (look := self.add(some, name=name, source=source)) is not None]
+        if "time" not in table.names:
+            source = f"{as_given(path)} {digest(local_path(path).read_bytes())}"
+            look = self.add(answers, name=as_given(path), source=source)
+            return [] if look is None else [look]
+        counted, late, looks = self._counted.copy(), list[tuple[str, tuple[str, str]]](), list[Look | None]()
+        last = max((key.split()[0] for key in counted), default="")
+        for week, some in _weeks(table, answers):
+            for answer in some:
+                key = f"{week} {answer[0]}"
+                if counted[key]:
+                    counted[key] -= 1
+                else:
+                    late.append((key, answer))
+            if week > last and late:
+                rows, given = zip(*late, strict=True)
+                looks.append(self.add(list(given), name=week, source=week, rows=rows))
+                late = []
+        return [look for look in looks if look is not None]
 
     def draw(self, n: int, gold: Path, out: Path, columns: Mapping[str, str] | None = None) -> None:
         """Writes n anchors to ask next, drawn at random, as gold has them but without their labels."""
@@ -127,6 +145,9 @@ def read_anchors(path: Path, columns: Mapping[str, str] | None = None) -> tuple[
     table = read_table(path, columns=columns)
     if "label" not in table.names:
         raise UnderstudyError(f"{path} has no column 'label'; anchors need their true class")
+    twice = [id for id, count in Counter(_ids(table)).items() if count > 1]
+    if twice:
+        raise UnderstudyError(f"{path} holds the id {twice[0]!r} more than once; an anchor has one true class")
     truth = {id: label.strip() for id, label in zip(_ids(table), table.texts("label"), strict=True) if label.strip()}
     if not any(name.startswith("teacher_") for name in table.names):
         return truth, []

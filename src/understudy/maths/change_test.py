@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.maths.proportions import LEVEL, Share
+from understudy.maths.proportions import LEVEL, UNKNOWN, Share
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -98,7 +98,7 @@ def confidence_sequence(hits: int, rows: int, *, level: float = LEVEL) -> Share:
     from scipy.special import betaln, xlog1py, xlogy
 
     if not rows:
-        return Share(float("nan"), 0.0, 1.0, 0.0)
+        return UNKNOWN
     mixture, limit = betaln(1 + hits, 1 + rows - hits), -np.log1p(-level)
 
     def excess(p: float) -> float:
