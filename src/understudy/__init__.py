@@ -18,6 +18,7 @@ _HOMES = {
     "acquisition.select": "select selection_probability",
     "active.label_plan": "plan_labels",
     "auditing.audit": "audit",
+    "auditing.deferral": "defer",
     "auditing.pool_estimates": "estimate",
     "auditing.teacher_watch": "TeacherWatch",
     "comparison.auto": "auto",

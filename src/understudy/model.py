@@ -24,6 +24,7 @@ import numpy as np
 from torch import Tensor
 
 from understudy.auditing.audit import audit
+from understudy.auditing.deferral import Deferral, defer
 from understudy.errors import UnderstudyError
 from understudy.features.tabular import Arrays
 from understudy.io.data_options import DataOptions
@@ -100,20 +101,22 @@ class Model(Shown):
             )
         return request.data.for_student(request.student).read(request.gold, **request.files)
 
-    def predict(self, rows: Any) -> Array:
+    def predict(self, rows: Any, *, teacher: Any = None) -> Array:
         """The class of each row, by name. ``rows``: a list of texts, paths of images or mappings by column; a frame; a
-        file; or an array, where the features were one."""
-        predicted: Array = self.classes_[self._probabilities(rows).argmax(1).numpy()]
+        file; or an array, where the features were one. ``teacher``: as in ``predict_proba``."""
+        predicted: Array = self.classes_[self._probabilities(rows, teacher).argmax(1).numpy()]
         return predicted
 
-    def predict_proba(self, rows: Any) -> ClassProbabilities:
+    def predict_proba(self, rows: Any, *, teacher: Any = None) -> ClassProbabilities:
         """Probabilities ``(n, C)`` in the order of ``classes_``, or by class: ``model.predict_proba(rows)["billing"]``.
 
+        ``teacher``: its labels of these new rows, where they are known (None or "" where not): then what student and
+        teacher say together, if that is better on gold.
         ``pandas.DataFrame(probs, columns=model.classes_)`` is a frame of them.
         """
-        return ClassProbabilities.of(self._probabilities(rows).numpy(), self.classes_.tolist())
+        return ClassProbabilities.of(self._probabilities(rows, teacher).numpy(), self.classes_.tolist())
 
-    def _probabilities(self, rows: Any) -> Tensor:
+    def _probabilities(self, rows: Any, teacher: Any) -> Tensor:
         parts = [] if self.run.featuriser is None else self.run.featuriser.parts
         first = next(iter(rows), None) if isinstance(rows, list | tuple) else rows
         if (
@@ -123,7 +126,7 @@ class Model(Shown):
         ):
             names = ", ".join(name for part in parts for name in part.names)
             raise UnderstudyError(f"the rows are numbers; the model reads {names}: pass mappings by column, or a frame")
-        return self.run.predict(rows)
+        return self.run.predict(rows, teacher=teacher)
 
     def suspects(self, n: int = 20) -> Any:
         """The pool rows whose labels are most likely wrong, with a suggested class: a frame."""
@@ -153,6 +156,10 @@ class Model(Shown):
         """
         given = RunOnFile(self.run, pool)
         return to_frame(select_rows(given, strategy, n, labelled=[], seed=seed).columns(given.classes))
+
+    def defer(self, **options: Any) -> Deferral:
+        """Choose which rows it leaves to the teacher: ``us.defer`` of its run, with the same options."""
+        return defer(self.run, **options)
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the page of the training, and return where: ``report.html`` in the run's folder, or ``path``."""

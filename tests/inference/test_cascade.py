@@ -30,19 +30,6 @@ def test_soft_labels_have_a_weight_of_their_own() -> None:
     assert unknown == pytest.approx(np.array([[0.3, 0.7]]))
 
 
-def test_expected_gain_by_hand_and_by_enumeration() -> None:
-    # Labels 0 and 1 have probability 0.7 and 0.3: 0.45 and 0.25 of the mass is then on the best class.
-    assert PLAIN.expected_gain(np.array([[0.5, 0.5]])) == pytest.approx([0.45 + 0.25 - 0.5])
-    rng = np.random.default_rng(0)
-    confusion, probs = rng.dirichlet(np.ones(4), 4), rng.dirichlet(np.ones(4), 7)
-    made = Combination(np.array([0.7, 1.2]), rng.normal(size=4), np.log(confusion))
-    expected = [
-        sum((row @ confusion)[label] * made(row[None], np.array([label])).max() for label in range(4)) - row.max()
-        for row in probs
-    ]
-    assert made.expected_gain(probs) == pytest.approx(np.array(expected))
-
-
 def test_rule_by_class_and_for_all() -> None:
     probs = np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]])
     assert Cascade().defer(probs).tolist() == [False] * 3
@@ -53,7 +40,7 @@ def test_rule_by_class_and_for_all() -> None:
 
 
 def test_stored_and_loaded_without_torch(tmp_path) -> None:
-    rule = DeferralRule([0.25], "combined", "gain", {"target": 0.9})
+    rule = DeferralRule([0.25], "combined", {"target": 0.9})
     rule.save(tmp_path)
     (tmp_path / COMBINATION).write_bytes(PLAIN.to_bytes())
     code = (

@@ -34,6 +34,10 @@ def predict_command(
     existing file is not overwritten. Where FILE has the true `label`, the accuracy on the rows that did not train the
     student is printed too.
 
+    With `--column teacher_label=NAME` (or `teacher_probs`), rows with a teacher's label are predicted by student and
+    teacher together, where these are better on gold than the student alone. The rows must be new to both. After
+    `understudy defer`, `deferred` marks the rows to leave to the teacher, or to a person.
+
     Where `--out` is a folder, FILE is a folder of .parquet shards, one of which is in memory at a time. Each becomes a
     shard of the same number; the same command resumes.
 
@@ -41,14 +45,21 @@ def predict_command(
 
     `understudy predict runs/first new.csv --out predictions.csv`
 
+    `understudy predict runs/first new.csv --column teacher_label=llm`
+
     `understudy predict runs/first pool --out predictions --ray local`
     """
     kinds = (".parquet", ".csv", ".jsonl", ".npz")
     given, executor = shared.open_run(run, file, columns.mapping, out, "tables are", kinds, workers, ray)
     from understudy.comparison.interval import percent
+    from understudy.inference.cascade import Cascade
     from understudy.parallel.run_on_file import Predict
 
-    function = Predict(given.on_tables(selected=selected, batch_size=batch_size), given.classes, given.run.trained)
+    cascade = Cascade() if selected else given.run.cascade
+    if given.with_teacher and not (cascade.combination or cascade.rule):
+        complain("warning: the teacher's labels are not used: gold does not show that they improve on the student")
+    student = given.on_tables(selected=selected, batch_size=batch_size)
+    function = Predict(student, given.classes, given.run.trained, cascade, given.with_teacher)
     summaries = given.write(function, out, title="predict", progress=not quiet, executor=executor)
     problems = [each["problem"] for each in summaries if "problem" in each]
     known, right, trained = (sum(each.get(name, 0) for each in summaries) for name in ("known", "right", "trained"))

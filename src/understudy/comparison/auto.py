@@ -46,7 +46,8 @@ from understudy.store.settings import check_same
 from understudy.training.automatic_options import named_student, resolve_options
 from understudy.training.callbacks import Callback
 from understudy.training.distributed import is_first, joined, on_rank_zero, same_data
-from understudy.training.evaluation import StudentCalibration, measure_classes
+from understudy.training.evaluation import HELD_OUT, StudentCalibration, measure_classes
+from understudy.training.held_out import reconciled_counts
 from understudy.training.options import SHARED, TrainingOptions, shows_options
 from understudy.training.prepare import check_outputs
 from understudy.training.run import Run, usable_folder
@@ -272,6 +273,10 @@ def _decided(
         nested, y = nested_predictions(by_features, gold, fold, all_rows=all_rows, metric=metric)
         measured["accuracy"] = {"correct": int((nested.argmax(1) == y).sum()), "rows": len(y)}
         measured |= measure_classes(cross_tempered(as_logits(nested), y), y, pilot.disagreement[choice])
+        measured[HELD_OUT] = {
+            "logits": as_logits(nested), "rows": (pilot.base_models.gold_fold >= 0).nonzero().squeeze(1),
+            "pool": _pool_counts(pilot.view.pool, relabel.labels, nested.shape[1]),
+        }  # fmt: skip
     calibration = None
     if choice in predictions:
         rows = (~predictions[choice].isnan().any(1)).nonzero().squeeze(1)
@@ -287,6 +292,12 @@ def _decided(
         "sources": [] if relabel.labels is None else _table(relabel.labels.sources, "probs"),
         "settings": {} if folder is None else _settings(pilots),
     }  # fmt: skip
+
+
+def _pool_counts(pool: Pool, reconciled: Pool | None, classes: int) -> Tensor | None:
+    if reconciled is None or reconciled.teacher is None or pool.teacher is None or pool.teacher.needs_gold:
+        return None
+    return reconciled_counts(reconciled.teacher, pool.teacher, classes)
 
 
 def nested_predictions(

@@ -25,8 +25,6 @@ from understudy.store.checked_folder import read_checked, write_checked
 COMBINATION, DEFERRAL = "combination.safetensors", "deferral.json"
 # No probability counts for more than 10,000 to 1, as in reconciled labels.
 LEAST = 1e-4
-# Numbers computed together: 32 MB as float64.
-_BUDGET = 1 << 22
 #: What the cascade answers where it asks: both together, the teacher's label, or nothing.
 COMBINED, TEACHER, ABSTAIN = "combined", "teacher", "abstain"
 Array = np.ndarray[Any, Any]
@@ -50,16 +48,6 @@ class Combination:
             scores.append(_log(soft))
         return _softmax(sum(b * each for b, each in zip(self.weights, scores, strict=False)) + self.bias)
 
-    def expected_gain(self, probs: Array) -> Array:
-        """``(n,)``: the expected probability of the best class once the teacher has answered, minus the student's."""
-        classes, gains = len(self.bias), []
-        weighted, likelihood = self.weights[0] * self.log_likelihood.T, np.exp(self.log_likelihood)
-        for part in np.array_split(probs, max(1, -(-len(probs) * classes**2 // _BUDGET))):
-            # (n, label, truth)
-            after = _softmax((self.weights[1] * _log(part) + self.bias)[:, None] + weighted)
-            gains.append((part @ likelihood * after.max(2)).sum(1) - part.max(1))
-        return np.concatenate(gains) if gains else np.zeros(0)
-
     def to_bytes(self) -> bytes:
         arrays = {name: np.ascontiguousarray(value, np.float64) for name, value in vars(self).items()}
         return safetensors.numpy.save(arrays)
@@ -73,8 +61,6 @@ class DeferralRule:
     thresholds: list[float]
     #: ``combined``, ``teacher`` or ``abstain``.
     answer: str
-    #: ``confidence``: one minus the student's; ``gain``: the expected gain of asking.
-    score: str = "confidence"
     #: How it was chosen and what it promises (``auditing/deferral.py``).
     details: dict[str, Any] | None = None
 
@@ -109,10 +95,8 @@ class Cascade:
         return cls(combination, rule)
 
     def scores(self, probs: Array) -> Array:
-        """``(n,)``: how much a row is worth asking about."""
-        if self.rule is not None and self.rule.score == "gain":
-            assert self.combination is not None
-            return self.combination.expected_gain(probs.astype(np.float64))
+        """``(n,)``: one minus the student's confidence. (The expected gain of asking, by the combination's confusions,
+        ranks rows no better: within 0.8 points at any share, on reviews and on Banking77.)"""
         return 1 - probs.max(1).astype(np.float64)
 
     def defer(self, probs: Array) -> Array:

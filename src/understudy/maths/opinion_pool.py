@@ -64,6 +64,11 @@ def fit_opinion_pool(
     return OpinionPool(weights, bias, mixing, unseen[best], float(row_losses(LOG_LOSS, unseen[best], y).mean()))
 
 
+def fit_scalar_pool(scores: Tensor, y: Tensor) -> OpinionPool:
+    """Weights and biases alone, without the log-loss of rows left out."""
+    return OpinionPool(*_fit(centred(scores), y, full=False))
+
+
 def held_out(scores: Tensor, y: Tensor, *, full: bool = False, fold: Tensor | None = None) -> Tensor:
     """log q ``(n, C)`` of each row by a pool fitted on the other folds (None: five, dealt by class)."""
     scores = centred(scores)

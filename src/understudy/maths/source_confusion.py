@@ -71,8 +71,13 @@ class Sources:
         return (self.sharpness * (log_likelihood + self.prior.log())).log_softmax(1)
 
 
-def fit_sources(votes: Tensor, y: Tensor, classes: int, *, strength: float = 10.0) -> Sources:
-    """Count on rows whose truth is ``y``. ``strength``: how many gold rows the smoothing is worth; sharpness is 1."""
+def fit_sources(
+    votes: Tensor, y: Tensor, classes: int, *, strength: float = 10.0, others: Tensor | None = None
+) -> Sources:
+    """Count on rows whose truth is ``y``. ``strength``: how many gold rows the smoothing is worth; sharpness is 1.
+
+    ``others``: rows by truth and answer ``(A, C, C)``, not of gold; their shares are then what counts are shrunk to.
+    """
     if not strength > 0:
         raise UnderstudyError(f"strength={strength} must be greater than 0, or an unseen answer would be impossible")
     counts = _counts(votes, y, classes)
@@ -82,6 +87,8 @@ def fit_sources(votes: Tensor, y: Tensor, classes: int, *, strength: float = 10.
     accuracy = ((right + strength * overall) / (given + strength)).view(-1, 1, 1)
     same = torch.eye(classes, dtype=torch.float64)
     expected = accuracy * same + (1 - accuracy) / (classes - 1) * (1 - same)
+    if others is not None:
+        expected = (others.double() + strength * expected) / (others.double().sum(2, keepdim=True) + strength)
     # Half a row each way: a source that is silent on gold may vote on the pool.
     coverage = (given + 0.5) / (len(y) + 1)
     speaks = ((spoken + strength * coverage.unsqueeze(1)) / (rows + strength)).unsqueeze(2)
@@ -146,17 +153,19 @@ def cross_likelihood(
     *,
     strength: float = 10.0,
     with_prior: bool = False,
+    others: Tensor | None = None,
 ) -> Tensor:
     """log P(votes | truth) ``(N, C)`` of gold rows, each by sources counted on the other folds.
 
     ``fold (N,)``: which fold each row is in; None: five, dealt by class. ``with_prior``: log P(votes, truth).
+    ``others``: as in ``fit_sources``.
     """
     fold = deal_folds(y) if fold is None else fold
     likelihood = torch.empty(len(y), classes, dtype=torch.float64)
     for number in fold.unique().tolist():
         mine = fold == number
-        others = fit_sources(votes[~mine], y[~mine], classes, strength=strength)
-        likelihood[mine] = others.log_likelihood(votes[mine]) + (others.prior.log() if with_prior else 0.0)
+        fit = fit_sources(votes[~mine], y[~mine], classes, strength=strength, others=others)
+        likelihood[mine] = fit.log_likelihood(votes[mine]) + (fit.prior.log() if with_prior else 0.0)
     return likelihood
 
 

@@ -10,7 +10,7 @@
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,10 @@ from understudy.data.trained_rows import TrainedRows
 from understudy.errors import UnderstudyError, first_line, shown, warn
 from understudy.features.featuriser import Featuriser
 from understudy.features.raw_columns import no_column
+from understudy.inference.cascade import Cascade
 from understudy.inference.passes import BATCH_SIZE, predict
 from understudy.io.gold_pool import features_of, load_featuriser, row_ids
-from understudy.io.label_columns import label_column
+from understudy.io.label_columns import Labelling, label_column, read_teacher
 from understudy.io.table import Table, read_table
 from understudy.io.write import write_table
 from understudy.labels.class_names import ClassNames
@@ -35,6 +36,7 @@ from understudy.parallel.executors import Executor
 from understudy.parallel.map_shards import Columns, ShardFunction, ShardResult, row_names, run_pass, split_result
 from understudy.parallel.pool_shards import PoolShard, PoolShards, Result, results_in_order
 from understudy.store.arrow import Array
+from understudy.training.held_out import teacher_tensor
 from understudy.training.run import Run
 
 
@@ -74,6 +76,8 @@ class RunOnFile:
             print(shown(self.table.notes))
         #: The file, or the folder of the shards.
         self.pool = self.table.path if shards is None else shards.path
+        #: Whether ``column`` names labels of the teacher.
+        self.with_teacher = any(ours.startswith("teacher_") for ours in typed)
         for ours, theirs in typed.items():
             if self.table.theirs.get(ours, ours) != theirs or ours not in self.table.names:
                 raise no_column(f"{file}", theirs, self.table.theirs.values(), f" (to serve as {ours!r})")
@@ -169,21 +173,31 @@ def _truth(table: Table, names: ClassNames, classes: int) -> tuple[Array | None,
 
 @dataclass(frozen=True)
 class Predict:
-    """``label``, ``confidence`` and ``probabilities`` of every row; and, where the table has labels, how many are
-    correct: of the rows that did not train, or of all where equal rows need not be the same."""
+    """``label``, ``confidence``, ``probabilities`` and, by a rule, ``deferred`` of every row; and, where the table has
+    labels, how many are correct: of the rows that did not train, or of all where equal rows need not be the same."""
 
     student: StudentOnTables
     classes: ClassNames
     trained: TrainedRows | None = None
+    #: Rows that its rule defers are marked.
+    cascade: Cascade = field(default_factory=Cascade)
+    #: Whether the table has the teacher's labels, to combine with the student's predictions.
+    with_teacher: bool = False
 
     def __call__(self, table: Table) -> ShardResult:
         rows = self.student.rows(table)
         probs = self.student.probabilities_of(rows)
+        marks = {} if self.cascade.rule is None else {"deferred": self.cascade.defer(probs.numpy())}
+        how = Labelling(self.classes or None, probs.shape[1])
+        if self.with_teacher and (labels := read_teacher(table, how)) is not None:
+            teacher = teacher_tensor(labels, probs.shape[1])
+            probs = torch.from_numpy(self.cascade.combine(probs.numpy(), teacher.numpy())).float()
         confidence, label = probs.max(-1)
         columns = {
             "label": self.classes.named(label.numpy()),
             "confidence": confidence.numpy(),
             "probabilities": self.classes.by_name(probs.numpy()),
+            **marks,
         }
         truth, problem = _truth(table, self.classes, probs.shape[1])
         if truth is None:

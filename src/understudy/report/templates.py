@@ -77,8 +77,8 @@ def _templates(finalize: Callable[[Any], Any] | None = None) -> jinja2.Environme
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=finalize,
     )  # fmt: skip
     filters = (
-        number, counted, two_digits, chance, percent, signed, ci, percent_ci, points_ci, auc_ci, auc_range, p_text,
-        gain_text, first_names, printable, quote,
+        number, counted, two_digits, chance, percent, percent_down, signed, ci, percent_ci, points_ci, auc_ci,
+        auc_range, p_text, gain_text, first_names, printable, quote,
     )  # fmt: skip
     templates.filters |= {each.__name__: each for each in filters}
     return templates
@@ -114,6 +114,11 @@ def two_digits(value: float, *, up: bool = False) -> str:
     """Rounded to two digits, which are enough to plan by."""
     unit = 10 ** max(len(str(math.ceil(value))) - 2, 0)
     return f"{(math.ceil if up else round)(value / unit) * unit:,}"
+
+
+def percent_down(value: float) -> str:
+    """Of what is promised: never rounded up."""
+    return f"{math.floor(1000 * value) / 10:.1f}"
 
 
 def ci(share: Share) -> str:

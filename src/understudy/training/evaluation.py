@@ -17,7 +17,7 @@ row at a temperature that was fitted to others.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
@@ -35,6 +35,7 @@ from understudy.maths.classification_metrics import confusion_counts, overall
 from understudy.maths.proportions import Share, cross_validated, design_effect, disagreement, exact, widen
 from understudy.maths.temperature import cross_tempered, fit_temperature, gap_of
 from understudy.objective import Objective
+from understudy.training.held_out import HeldOutRows
 from understudy.training.options import TrainingOptions
 
 FOLDS = 4
@@ -45,6 +46,8 @@ COMPARED_ROWS = 2000
 #: Of a confusion matrix that is kept.
 MOST_CLASSES = 200
 TEST, GOLD = "test", "gold"
+#: What a pilot found of single gold rows: their ``rows``, ``logits``, and ``pool`` for ``HeldOutRows.of``.
+HELD_OUT = "held_out"
 VANILLA_OBJECTIVE = Objective(name="vanilla")
 #: Options that concern the training itself only.
 _PLAIN: dict[str, Any] = {"patience": None, "ema": None, "checkpoint_every": None}
@@ -99,6 +102,10 @@ class Evaluation:
     confusion: list[list[int]] | None = None
     #: The variance of cross-validated figures over that of as many independent rows.
     effect: float = 1.0
+    #: Student and teacher together, on the rows that have a teacher's label (``held_out.py``).
+    combined: Share | None = None
+    #: Those rows, with their predictions; in a file of their own.
+    held_out: HeldOutRows | None = None
 
     @property
     def beats_majority(self) -> bool:
@@ -107,7 +114,7 @@ class Evaluation:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> "Evaluation":
         read: dict[str, Callable[[Any], Any]] = {"calibration": StudentCalibration.from_dict, "discordant": tuple}
-        read |= dict.fromkeys(("accuracy", "teacher", "gold_only"), lambda share: Share(**share))
+        read |= dict.fromkeys(("accuracy", "teacher", "gold_only", "combined"), lambda share: Share(**share))
         read["metrics"] = read_shares
         return cls(**{n: v if v is None or n not in read else read[n](v) for n, v in stored.items()})
 
@@ -170,10 +177,31 @@ def evaluate_training(
     elif gold is not None and on_gold is not None:
         truth = gold.y[random_gold(gold)]
         found = measure_classes(cross_tempered(on_gold, truth), truth, held_out.disagreement if held_out else 0.0)
+    kept = [] if test is None or on_test is None else [(on_test, test)]
+    if gold is not None and on_gold is not None:
+        kept.append((on_gold, gold.take(random_gold(gold))))
+    elif gold is not None and (pilot or {}).get(HELD_OUT) is not None:
+        kept.append((pilot[HELD_OUT]["logits"], gold.take(pilot[HELD_OUT]["rows"])))
+    unseen = _held_out(kept, 1.0 if calibration is None else calibration.temperature, (pilot or {}).get(HELD_OUT))
     return Evaluation(
         accuracy, rows, int(counts.argmax()), float(counts.max() / counts.sum()), teacher, where, baseline, discordant,
-        calibration, read_shares(found["metrics"]), found["confusion"], found["effect"],
+        calibration, read_shares(found["metrics"]), found["confusion"], found["effect"], _combined(unseen), unseen,
     )  # fmt: skip
+
+
+def _held_out(
+    kept: Sequence[tuple[Tensor, Gold]], temperature: float, pilot: Mapping[str, Any] | None
+) -> HeldOutRows | None:
+    """Of the sets of rows with their logits, the first that has a teacher's labels, else the first."""
+    known = [each for each in kept if len(each[1].calibration_rows())] or kept
+    return HeldOutRows.of(*known[0], temperature, pool=None if pilot is None else pilot.get("pool")) if known else None
+
+
+def _combined(unseen: HeldOutRows | None) -> Share | None:
+    if unseen is None or unseen.combined is None:
+        return None
+    rows = unseen.with_teacher
+    return exact(float((unseen.combined[rows].argmax(1) == unseen.y[rows]).sum()), len(rows))
 
 
 def measure_classes(probs: Tensor, y: Tensor, disagreement: float = 0.0) -> dict[str, Any]:

@@ -8,6 +8,8 @@
     modules.safetensors    what the method trained beside the student, where it did (VID's head)
     ema.safetensors        the moving average of the student's weights, where there is one
     trained.safetensors    hashes of the rows that it was trained on (``data/trained_rows.py``)
+    held_out.safetensors   predictions of the rows that it was measured on (``training/held_out.py``)
+    combination.safetensors, deferral.json     student and teacher together (``inference/cascade.py``)
     model/                 a student that reads texts (``us.text``), as a folder that transformers loads
 
 ``config.json`` has the checksums (``store/checked_folder.py``) of these and of what was there before training:
@@ -19,7 +21,7 @@ import copy
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +32,26 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from understudy import models
+from understudy.data.checks import check_length
 from understudy.data.inputs import as_rows
 from understudy.data.trained_rows import TrainedRows
 from understudy.errors import UnderstudyError, first_line, shown
 from understudy.features.featuriser import VALUES_FILE, Featuriser
+from understudy.inference.cascade import COMBINATION, DEFERRAL, Cascade, DeferralRule
 from understudy.inference.passes import predict
 from understudy.io.gold_pool import raw_features
+from understudy.labels.forms import read_labels
 from understudy.labels.reliability import Reliability
 from understudy.models.registry import reader_of
 from understudy.objective import Columns
 from understudy.store.arrow import from_parquet, to_parquet
-from understudy.store.checked_folder import FILES, Finding, FolderKind, listed_files, read_checked
+from understudy.store.checked_folder import FILES, Finding, FolderKind, listed_files, read_checked, verify_checked
 from understudy.store.console import Shown
 from understudy.store.files import LOCK, work_folder, write_bytes
 from understudy.store.log import HISTORY
 from understudy.training.averages import EMA
 from understudy.training.evaluation import Evaluation
+from understudy.training.held_out import HeldOutRows, teacher_tensor
 
 CONFIG, REQUEST = "config.json", "request.json"
 FEATURES = ("features.json", "features.safetensors")
@@ -57,10 +63,10 @@ BEFOREHAND = {LOCK, REQUEST, HISTORY, *FEATURES}
 BESIDE = {"tensorboard"}
 METRICS, COLUMNS, STUDENT = "metrics.jsonl", "columns.parquet", "student.safetensors"
 ROW_IDS = "row_ids.parquet"
-_OTHERS = SELECTED, MODULES, EMA_FILE, TRAINED = (
-    "selected.safetensors", "modules.safetensors", "ema.safetensors", "trained.safetensors",
+_OTHERS = SELECTED, MODULES, EMA_FILE, TRAINED, HELD_OUT_ROWS = (
+    "selected.safetensors", "modules.safetensors", "ema.safetensors", "trained.safetensors", "held_out.safetensors",
 )  # fmt: skip
-_OUTCOME = METRICS, COLUMNS, STUDENT, ROW_IDS, *_OTHERS
+_OUTCOME = METRICS, COLUMNS, STUDENT, ROW_IDS, COMBINATION, *_OTHERS
 
 
 def usable_folder(out: str | Path | None, *, resume: bool = False) -> Path | None:
@@ -115,6 +121,8 @@ class Run(Shown):
     path: Path | None = None
     #: What turns raw rows into the student's input, where a training from tables made it.
     featuriser: Featuriser | None = None
+    #: Which rows to leave to the teacher (``understudy defer``), where a rule was chosen.
+    rule: DeferralRule | None = None
 
     def __post_init__(self) -> None:
         if self.modules:
@@ -135,12 +143,22 @@ class Run(Shown):
         found = None if self.evaluation is None else self.evaluation.calibration
         return 1.0 if found is None else found.temperature
 
-    def predict(self, x: Any, *, batch_size: int = 1024) -> Tensor:
+    @property
+    def cascade(self) -> Cascade:
+        """Student and teacher together, and the rule; of ``us.train(evaluate=True)`` and ``understudy defer``."""
+        unseen = None if self.evaluation is None else self.evaluation.held_out
+        return Cascade(None if unseen is None else unseen.combination, self.rule)
+
+    def predict(self, x: Any, *, teacher: Any = None, batch_size: int = 1024) -> Tensor:
         """Class probabilities ``(n, C)`` of the student, at the run's temperature.
 
         ``x``: features, as ``us.train`` took them (a frame has the same columns in the same order). A run from tables
-        also takes raw rows: a file, a frame, a list of texts or of mappings by column.
+        also takes raw rows: a file, a frame, a list of texts or of mappings by column. ``teacher``: its labels of these
+        rows, which are new to both (names, numbers, −1 or empty where there is none; or probabilities): the result is
+        then that of student and teacher together, where they are better on gold than the student alone.
         """
+        if teacher is not None:
+            return self.together(self.predict(x, batch_size=batch_size), teacher)
         none = not x if isinstance(x, list | tuple) else tuple(getattr(x, "shape", ()))[:1] == (0,)
         if none and self.featuriser is not None:
             return torch.empty(0, self.config["classes"])
@@ -150,6 +168,15 @@ class Run(Shown):
             known = f"the student was trained on {', '.join(features[:8])}; pass these, in this order"
             raise UnderstudyError(f"x has the columns {', '.join(rows.names[:8])}, {known}")
         return predict(self.student, rows, batch_size=batch_size, temperature=self.temperature)
+
+    def together(self, probs: Tensor, teacher: Any) -> Tensor:
+        """The student's probabilities ``(n, C)`` with what the teacher says of the same rows."""
+        classes = probs.shape[1]
+        names = self.config.get("class_names") or list(map(str, range(classes)))
+        _, labels, _ = read_labels(None, teacher, names, "predict")
+        assert labels is not None
+        check_length(len(labels), len(probs), "teacher", "the rows")
+        return torch.from_numpy(self.cascade.combine(probs.numpy(), teacher_tensor(labels, classes).numpy())).float()
 
     def selected(self) -> nn.Module:
         """The student as it was at the epoch chosen on the ``select`` rows; no temperature is fitted for it."""
@@ -195,6 +222,10 @@ class Run(Shown):
             files[EMA_FILE] = state_to_bytes(self.ema.state_dict())
         if self.trained is not None:
             files[TRAINED] = state_to_bytes(self.trained.hashes)
+        unseen = None if self.evaluation is None else self.evaluation.held_out
+        if unseen is not None:
+            files[HELD_OUT_ROWS] = state_to_bytes(unseen.state_dict())
+            files |= {} if unseen.combination is None else {COMBINATION: unseen.combination.to_bytes()}
         files |= _read_features(self.path or folder)
         request = _read_request(folder)
         for name in (*_OUTCOME, *FEATURES):
@@ -209,9 +240,11 @@ class Run(Shown):
             spec = text_spec(self.student)
             metrics = {prefix: self.metrics(prefix) for prefix in ("test", "select")}
             files |= write_model(self.student, folder, MODEL, self.config, self.facts, metrics)
-        evaluation = None if self.evaluation is None else asdict(self.evaluation)
+        evaluation = None if self.evaluation is None else asdict(replace(self.evaluation, held_out=None))
         outcome = {"facts": self.facts, "selected_epoch": self.selected_epoch, "evaluation": evaluation}
         config = {**self.config, "student": spec, **outcome}
+        if self.rule is not None:
+            self.rule.save(folder)
         RUN.write(folder, config, files | request)
         self.path = folder
 
@@ -240,12 +273,17 @@ class Run(Shown):
         if ema is not None:
             ema.load_state_dict(others[EMA_FILE])
         held = from_parquet(folder / ROW_IDS)["id"].tolist() if (folder / ROW_IDS).exists() else []
-        evaluation = config.get("evaluation")
+        evaluation, cascade = None, Cascade.load(folder)
+        if config.get("evaluation") is not None:
+            evaluation = Evaluation.from_dict(config["evaluation"])
+            if HELD_OUT_ROWS in others:
+                unseen = HeldOutRows.from_state(others[HELD_OUT_ROWS], cascade.combination)
+                evaluation = replace(evaluation, held_out=unseen)
         return cls(
             student.eval(), read_metrics(folder / METRICS), columns, config, config["facts"],
             selected_epoch=config["selected_epoch"], selected_state=others.get(SELECTED),
             module_states=nested(others.get(MODULES, {})), ids=ids, held_ids=held, ema=ema,
-            evaluation=None if evaluation is None else Evaluation.from_dict(evaluation),
+            evaluation=evaluation, rule=cascade.rule,
             trained=TrainedRows(others[TRAINED]) if TRAINED in others else None, path=folder,
             featuriser=Featuriser.load(folder) if (folder / VALUES_FILE).exists() else None,
         )  # fmt: skip
@@ -256,6 +294,8 @@ def _unlisted(folder: Path, config: Mapping[str, Any]) -> Iterator[Finding]:
     for name in (*_OUTCOME, *FEATURES, REQUEST, HISTORY):
         if name not in config.get(FILES, {}) and os.path.lexists(folder / name):
             yield Finding(folder / name, "was added after the run was written; remove it")
+    if (folder / DEFERRAL).exists():
+        yield from verify_checked(folder / DEFERRAL)
 
 
 RUN = FolderKind("run", CONFIG, _unlisted, "restore it or train again")

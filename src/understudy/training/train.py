@@ -30,7 +30,7 @@ from understudy.training.averages import EMA
 from understudy.training.callbacks import Callback, CallbackRunner, check_callbacks
 from understudy.training.checkpoint import FOLDER, Checkpoints, check_same_training, drop_checkpoints, resume_settings
 from understudy.training.distributed import is_first, joined, on_rank_zero, same_data, same_start
-from understudy.training.evaluation import evaluate_training
+from understudy.training.evaluation import HELD_OUT, evaluate_training
 from understudy.training.fit import fit_run, fit_session
 from understudy.training.options import AUTO, TrainingOptions, option_names, shows_options
 from understudy.training.prepare import check_outputs
@@ -98,6 +98,9 @@ def _train(
     chosen: Mapping[str, Any], progress: bool, evaluate: bool, callbacks: Sequence[Callback], started: float,
 ) -> Run:  # fmt: skip
     """``us.train`` with options that are resolved and checked: relabel, choose the penalty, fit, evaluate, save."""
+    pilot = config.get(AUTO)
+    if pilot is not None:
+        config = {**config, AUTO: {name: value for name, value in pilot.items() if name != HELD_OUT}}
     student = seeded_student(build, given)
     session = Session.from_options(student, gold, pool, objective, given)
     same_start(student, given, objective)
@@ -136,7 +139,7 @@ def _train(
                 lambda: evaluate_training(
                     run.student, gold, pool, test, objective, given,
                     lambda *rest: fit_resolved(untrained(), *rest, classes=session.classes),
-                    weight_decay=options.penalty, select=select, pilot=config.get("auto"),
+                    weight_decay=options.penalty, select=select, pilot=pilot,
                 )
             )  # fmt: skip
             if run.temperature != 1:

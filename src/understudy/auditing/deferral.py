@@ -1,0 +1,285 @@
+"""``us.defer``: which rows to leave to the teacher (or to a person), so that the whole reaches a target accuracy.
+
+    found = us.defer("runs/first", target_accuracy=0.9)         # with probability 0.95; the rule is kept in the run
+    found.rule, found.promised, found.share                     # found.possible, found.rows_needed where it cannot be
+    found = us.defer("runs/first", budget=0.2)                  # the best with at most 20% of the rows deferred
+
+Rows are deferred where the student's confidence is low. The candidates are thresholds between "defer everything" and
+"defer nothing", at shares of the rows that the run was measured on; each row is predicted by a student, and combined
+with the teacher's label by a fit, that never saw it. ``maths/learn_then_test.py`` says which candidates reach the
+target; the one that defers least is taken. The promise is about the students of the folds, each trained without a part
+of gold; the run's own student has seen all of it. Rows chosen by active learning do not count, nor do rows without a
+teacher's label. A new row must come from where gold came from.
+
+With ``budget``, or ``price`` and ``error_cost``, the candidate with the fewest errors (the least cost) is taken, and
+what it reaches is the lower end of a band that holds for all candidates at once. ``abstain``: there is no teacher;
+deferred rows have no answer, and the accuracy is that of the others. ``by_class``: the target holds for the rows of
+each class that the student predicts, all together with probability 1 − δ; classes without such a threshold are deferred
+as a whole.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from understudy.errors import UnderstudyError
+from understudy.inference.cascade import ABSTAIN, COMBINED, TEACHER, DeferralRule
+from understudy.maths.learn_then_test import fallback, simultaneous_band, tail
+from understudy.maths.proportions import Share, exact
+from understudy.store.arrow import Array
+from understudy.store.console import from_report
+from understudy.store.option_fields import checked_plainly
+from understudy.training.held_out import HeldOutRows, teacher_classes
+from understudy.training.run import Run
+
+#: Between candidates, as a share of the rows.
+STEP = 0.02
+# Scores are from 0 to 1.
+EVERYTHING, NOTHING = -1.0, 1.0
+#: Where the parts of δ start: at "defer everything", and further on for where the teacher alone is no better.
+STARTS = {1.0: 1 / 2, 0.75: 1 / 6, 0.5: 1 / 6, 0.25: 1 / 6}
+ABSTAIN_STARTS = {0.9: 1 / 4, 0.75: 1 / 4, 0.5: 1 / 4, 0.25: 1 / 4}
+MOST_ROWS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Accuracy against the share deferred, candidate by candidate, with a band that holds at all of them at once."""
+
+    share: list[float]
+    accuracy: list[float]
+    low: list[float]
+    high: list[float]
+
+
+@dataclass(frozen=True)
+class ClassPromise:
+    """What was found for the rows that the student predicts as one class."""
+
+    number: int
+    rows: int
+    promised: bool
+    share: float
+    accuracy: float
+
+
+@dataclass
+class Deferral:
+    """A rule and what it promises, or why there is none."""
+
+    #: What is answered where the teacher is asked: ``combined``, ``teacher``; or ``abstain``.
+    answer: str
+    #: By answer; the first is the rule's.
+    curves: dict[str, Curve]
+    student: Share
+    teacher: Share | None
+    combined: Share | None
+    #: How many, and whether they are ``gold`` (cross-validated) or ``test`` rows.
+    rows: int
+    rows_kind: str
+    delta: float
+    target: float | None = None
+    rule: DeferralRule | None = None
+    #: Of the rule on these rows, where there is one.
+    share: float | None = None
+    accuracy: float | None = None
+    #: The accuracy that holds with probability 1 − δ.
+    promised: float | None = None
+    #: Where the target cannot be promised: the highest that can (None: none), and about how many rows it takes (None:
+    #: no number of rows).
+    possible: float | None = None
+    rows_needed: int | None = None
+    #: Of an answer of the teacher.
+    price: float | None = None
+    classes: list[ClassPromise] = field(default_factory=list)
+    class_names: list[str] | None = None
+
+    def __str__(self) -> str:
+        return "\n".join(from_report("deferral_text").deferral_lines(self))
+
+
+class Candidates:
+    """Thresholds for some rows, from "defer everything" to "defer nothing", and what each would answer."""
+
+    def __init__(self, scores: Array, student: Array, asked: Array | None) -> None:
+        """``scores``, and whether the student is right, and the answer where it is asked (None: abstains): ``(n,)``."""
+        ranked, rows = -np.sort(-scores), len(scores)
+        counts = np.unique(np.round(np.arange(STEP, 1, STEP) * rows).astype(int))
+        inner = ranked[counts[(counts > 0) & (counts < rows)]]
+        self.thresholds = np.unique(np.array([EVERYTHING, *inner, NOTHING]))
+        self.deferred = scores[:, None] > self.thresholds
+        self.answered = np.ones_like(self.deferred) if asked is not None else ~self.deferred
+        self.correct = student[:, None] & ~self.deferred
+        if asked is not None:
+            self.correct |= asked[:, None] & self.deferred
+        self.hits, self.rows = (self.answered & self.correct).sum(0), self.answered.sum(0)
+        self.share = self.deferred.mean(0) if rows else np.ones(len(self.thresholds))
+        self.accuracy = self.hits / np.maximum(self.rows, 1)
+        #: Parts of δ, one per candidate.
+        self.parts = np.zeros(len(self.share))
+        for start, part in (STARTS if asked is not None else ABSTAIN_STARTS).items():
+            self.parts[int((self.share <= start).argmax())] += part
+
+    def promising(self, target: float, delta: float, times: float = 1.0) -> Array:
+        """The candidates whose accuracy is at least the target; ``times``: if there were so many times the rows."""
+        return np.flatnonzero(fallback(tail(self.hits * times, self.rows * times, target), delta * self.parts))
+
+    def possible(self, delta: float) -> float | None:
+        """The highest target that some candidate reaches."""
+        found = _largest(lambda target: len(self.promising(target, delta)) > 0, 0.0, 1.0, 1e-4)
+        return None if found <= 0 else found
+
+    def rows_needed(self, target: float, delta: float) -> int | None:
+        """About how many rows promise the target, if the shares stay as they are; None where none do."""
+        rows, most = len(self.deferred), MOST_ROWS / max(1, len(self.deferred))
+        if not rows or not len(self.promising(target, delta, most)):
+            return None
+        small = _largest(lambda log: not len(self.promising(target, delta, np.exp(log))), 0.0, np.log(most), 1e-3)
+        return int(np.ceil(rows * np.exp(small)))
+
+    def curve(self, delta: float) -> Curve:
+        low, high = simultaneous_band(self.answered, self.correct, 1 - delta)
+        return Curve(*(each.tolist() for each in (self.share, self.accuracy, low, high)))
+
+
+@checked_plainly
+def defer(
+    run: Run | str | Path, *, target_accuracy: float | None = None, budget: float | None = None,
+    price: float | None = None, error_cost: float | None = None, delta: float = 0.05, abstain: bool = False,
+    by_class: bool = False,
+) -> Deferral:  # fmt: skip
+    """Choose which rows a run leaves to the teacher, and keep the rule in it; ``predict`` and ``serve`` follow it.
+
+    ``target_accuracy``: of all answers, which holds with probability 1 − ``delta``; or ``budget``: the share of rows
+    that may be deferred; or ``error_cost``: of a wrong answer, beside the ``price`` of asking. No rule is kept where
+    the target cannot be promised.
+    """
+    run = run if isinstance(run, Run) else Run.load(run)
+    _check(target_accuracy, budget, price, error_cost, delta, by_class)
+    unseen = None if run.evaluation is None else run.evaluation.held_out
+    if run.evaluation is None or unseen is None:
+        raise UnderstudyError(
+            "the run has no predictions of rows that did not train; train it with gold rows, at least 20, or --test"
+        )
+    rows = _measured(unseen, abstain=abstain)
+    tried = {name: Candidates(rows.scores, rows.student, right) for name, right in rows.asked.items()}
+    answer, alone = next(iter(tried)), {name: _share(right) for name, right in rows.asked.items() if right is not None}
+    found = Deferral(
+        answer, {name: each.curve(delta) for name, each in tried.items()}, _share(rows.student), alone.get(TEACHER),
+        alone.get(COMBINED), len(rows.scores), run.evaluation.rows, delta, target_accuracy, price=price,
+        class_names=run.config.get("class_names"),
+    )  # fmt: skip
+    if by_class and target_accuracy is not None:
+        chosen = _by_class(found, rows, unseen.probs.shape[1], target_accuracy)
+    else:
+        chosen = _choose(found, tried[answer], budget, error_cost)
+    if chosen is not None:
+        details = {name: value for name, value in asdict(found).items() if name not in ("rule", "answer")}
+        found.rule = run.rule = DeferralRule(chosen, found.answer, details)
+        if run.path is not None:
+            run.rule.save(run.path)
+    return found
+
+
+class Measured(NamedTuple):
+    """Rows with a true label, ``(n,)`` each."""
+
+    #: The student's class, one minus its confidence, and whether it is right.
+    predicted: Array
+    scores: Array
+    student: Array
+    #: Whether the answer is right where the teacher is asked, by kind, the rule's first; None: there is no answer.
+    asked: dict[str, Array | None]
+
+
+def _measured(unseen: HeldOutRows, *, abstain: bool) -> Measured:
+    if not abstain and (unseen.teacher is None or unseen.combined is None):
+        raise UnderstudyError(
+            "gold has no labels of the teacher, at least 20, to see what asking it brings; give them, or use --abstain"
+        )
+    rows = np.arange(len(unseen.y)) if abstain else unseen.with_teacher.numpy()
+    probs, y = unseen.probs.numpy()[rows], unseen.y.numpy()[rows]
+    asked: dict[str, Array | None] = {ABSTAIN: None}
+    if not abstain and unseen.teacher is not None and unseen.combined is not None:
+        said = {COMBINED: unseen.combined.argmax(1), TEACHER: teacher_classes(unseen.teacher)}
+        order = reversed(said) if unseen.combination is None else said
+        asked = {name: said[name].numpy()[rows] == y for name in order}
+    predicted = probs.argmax(1)
+    return Measured(predicted, 1 - probs.max(1).astype(np.float64), predicted == y, asked)
+
+
+def _share(right: Array) -> Share:
+    return exact(float(right.sum()), len(right))
+
+
+def _choose(
+    found: Deferral, candidates: Candidates, budget: float | None, error_cost: float | None
+) -> list[float] | None:
+    """One threshold for all rows; what it promises is added to ``found``."""
+    if found.target is not None:
+        promising = candidates.promising(found.target, found.delta)
+        if not len(promising):
+            found.possible = candidates.possible(found.delta)
+            found.rows_needed = candidates.rows_needed(found.target, found.delta)
+            return None
+        place, found.promised = int(promising[-1]), found.target
+    else:
+        wrong = (candidates.answered & ~candidates.correct).mean(0)
+        cost = wrong if error_cost is None else error_cost * wrong + (found.price or 0.0) * candidates.share
+        cost = np.where(candidates.share <= (1.0 if budget is None else budget), cost, np.inf)
+        # Of equals the one that defers least.
+        place = len(cost) - 1 - int(cost[::-1].argmin())
+        found.promised = found.curves[found.answer].low[place]
+    found.share, found.accuracy = float(candidates.share[place]), float(candidates.accuracy[place])
+    return [float(candidates.thresholds[place])]
+
+
+def _by_class(found: Deferral, rows: Measured, classes: int, target: float) -> list[float] | None:
+    """A threshold for the rows of each class that the student predicts; None where no class has one."""
+    asked = rows.asked[found.answer]
+    thresholds, deferred, answered, right = [], *np.zeros((3, len(rows.scores)), bool)
+    for number in range(classes):
+        mine = rows.predicted == number
+        own = Candidates(rows.scores[mine], rows.student[mine], None if asked is None else asked[mine])
+        promising = own.promising(target, found.delta / classes)
+        place = int(promising[-1]) if len(promising) else 0
+        thresholds.append(float(own.thresholds[place]))
+        deferred[mine], answered[mine], right[mine] = (
+            each[:, place] for each in (own.deferred, own.answered, own.correct)
+        )
+        share, accuracy = float(own.share[place]), float(own.accuracy[place])
+        found.classes.append(ClassPromise(number, int(mine.sum()), len(promising) > 0, share, accuracy))
+    if not any(each.promised for each in found.classes):
+        return None
+    found.promised, found.share, found.accuracy = target, float(deferred.mean()), float(right[answered].mean())
+    return thresholds
+
+
+def _check(
+    target: float | None, budget: float | None, price: float | None, error_cost: float | None, delta: float,
+    by_class: bool,
+) -> None:  # fmt: skip
+    if sum(each is not None for each in (target, budget, error_cost)) != 1:
+        raise UnderstudyError("say one of target_accuracy, budget and error_cost: what the rule is chosen by")
+    shares = {"target_accuracy": target, "budget": budget, "delta": delta}
+    for name, value in shares.items():
+        if value is not None and not (0 < value < 1 or (name == "budget" and value in (0, 1))):
+            raise UnderstudyError(f"{name}={value} is a share between 0 and 1; 90% is 0.9")
+    if error_cost is not None and price is None:
+        raise UnderstudyError("error_cost is weighed against the price of an answer; give price= too, in the same unit")
+    for name, value in {"price": price, "error_cost": error_cost}.items():
+        if value is not None and not 0 <= value < np.inf:
+            raise UnderstudyError(f"{name}={value} must be a number from 0 up")
+    if by_class and target is None:
+        raise UnderstudyError("by_class holds a target for each class; give target_accuracy")
+
+
+def _largest(holds: Callable[[float], bool], low: float, high: float, exactness: float) -> float:
+    """The largest value for which it holds, where it holds below and not above; ``low`` where it never does."""
+    while high - low > exactness:
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
