@@ -158,24 +158,26 @@ def defer(
     the target cannot be promised.
     """
     run = run if isinstance(run, Run) else Run.load(run)
-    _check(target_accuracy, budget, price, error_cost, delta, by_class)
+    _check(target_accuracy, budget, error_cost, price=price, delta=delta)
     unseen = None if run.evaluation is None else run.evaluation.held_out
     if run.evaluation is None or unseen is None:
         raise UnderstudyError(
             "the run has no predictions of rows that did not train; train it with gold rows, at least 20, or --test"
         )
-    rows = _measured(unseen, abstain=abstain)
-    tried = {name: Candidates(rows.scores, rows.student, right) for name, right in rows.asked.items()}
-    answer, alone = next(iter(tried)), {name: _share(right) for name, right in rows.asked.items() if right is not None}
+    rows = AnsweredRows.of(unseen, abstain=abstain)
+    alone = {name: exact(float(right.sum()), len(right)) for name, right in rows.asked.items() if right is not None}
     found = Deferral(
-        answer, {name: each.curve(delta) for name, each in tried.items()}, _share(rows.student), alone.get(TEACHER),
-        alone.get(COMBINED), len(rows.scores), run.evaluation.rows, delta, target_accuracy, price=price,
-        class_names=run.config.get("class_names"),
+        next(iter(rows.asked)), {name: rows.candidates(name).curve(delta) for name in rows.asked},
+        exact(float(rows.student.sum()), len(rows.scores)), alone.get(TEACHER), alone.get(COMBINED), len(rows.scores),
+        run.evaluation.rows, delta, target_accuracy, price=price, class_names=run.config.get("class_names"),
     )  # fmt: skip
-    if by_class and target_accuracy is not None:
-        chosen = _by_class(found, rows, unseen.probs.shape[1], target_accuracy)
+    if target_accuracy is None:
+        chosen: list[float] | None = _cheapest(found, rows.candidates(found.answer), budget, error_cost)
     else:
-        chosen = _choose(found, tried[answer], budget, error_cost)
+        classes = range(unseen.probs.shape[1]) if by_class else ()
+        groups = [rows.predicted == number for number in classes] or [rows.predicted >= 0]
+        chosen = _reaching(found, rows, groups, target_accuracy)
+        found.classes = found.classes if by_class else []
     if chosen is not None:
         details = {name: value for name, value in asdict(found).items() if name not in ("rule", "answer")}
         found.rule = run.rule = DeferralRule(chosen, found.answer, details)
@@ -184,7 +186,7 @@ def defer(
     return found
 
 
-class Measured(NamedTuple):
+class AnsweredRows(NamedTuple):
     """Rows with a true label, ``(n,)`` each."""
 
     #: The student's class, one minus its confidence, and whether it is right.
@@ -194,87 +196,70 @@ class Measured(NamedTuple):
     #: Whether the answer is right where the teacher is asked, by kind, the rule's first; None: there is no answer.
     asked: dict[str, Array | None]
 
-
-def _measured(unseen: HeldOutRows, *, abstain: bool) -> Measured:
-    if not abstain and (unseen.teacher is None or unseen.combined is None):
-        raise UnderstudyError(
-            "gold has no labels of the teacher, at least 20, to see what asking it brings; give them, or use --abstain"
-        )
-    rows = np.arange(len(unseen.y)) if abstain else unseen.with_teacher.numpy()
-    probs, y = unseen.probs.numpy()[rows], unseen.y.numpy()[rows]
-    asked: dict[str, Array | None] = {ABSTAIN: None}
-    if not abstain and unseen.teacher is not None and unseen.combined is not None:
-        said = {COMBINED: unseen.combined.argmax(1), TEACHER: teacher_classes(unseen.teacher)}
+    @classmethod
+    def of(cls, unseen: HeldOutRows, *, abstain: bool) -> "AnsweredRows":
+        rows, said = np.arange(len(unseen.y)), {}
+        if not abstain:
+            if unseen.teacher is None or unseen.combined is None:
+                cure = "give them (20 or more), or use --abstain"
+                raise UnderstudyError(f"gold has no labels of the teacher, to see what asking it brings; {cure}")
+            rows = unseen.with_teacher.numpy()
+            said = {COMBINED: unseen.combined.argmax(1), TEACHER: teacher_classes(unseen.teacher)}
+        probs, y = unseen.probs.numpy()[rows], unseen.y.numpy()[rows]
         order = reversed(said) if unseen.combination is None else said
-        asked = {name: said[name].numpy()[rows] == y for name in order}
-    predicted = probs.argmax(1)
-    return Measured(predicted, 1 - probs.max(1).astype(np.float64), predicted == y, asked)
+        asked: dict[str, Array | None] = {name: said[name].numpy()[rows] == y for name in order}
+        predicted = probs.argmax(1)
+        return cls(predicted, 1 - probs.max(1).astype(np.float64), predicted == y, asked or {ABSTAIN: None})
+
+    def candidates(self, answer: str, some: Array | slice = slice(None)) -> Candidates:
+        asked = self.asked[answer]
+        return Candidates(self.scores[some], self.student[some], None if asked is None else asked[some])
 
 
-def _share(right: Array) -> Share:
-    return exact(float(right.sum()), len(right))
-
-
-def _choose(
-    found: Deferral, candidates: Candidates, budget: float | None, error_cost: float | None
-) -> list[float] | None:
-    """One threshold for all rows; what it promises is added to ``found``."""
-    if found.target is not None:
-        promising = candidates.promising(found.target, found.delta)
-        if not len(promising):
-            found.possible = candidates.possible(found.delta)
-            found.rows_needed = candidates.rows_needed(found.target, found.delta)
-            return None
-        place, found.promised = int(promising[-1]), found.target
-    else:
-        wrong = (candidates.answered & ~candidates.correct).mean(0)
-        cost = wrong if error_cost is None else error_cost * wrong + (found.price or 0.0) * candidates.share
-        cost = np.where(candidates.share <= (1.0 if budget is None else budget), cost, np.inf)
-        # Of equals the one that defers least.
-        place = len(cost) - 1 - int(cost[::-1].argmin())
-        found.promised = found.curves[found.answer].low[place]
-    found.share, found.accuracy = float(candidates.share[place]), float(candidates.accuracy[place])
-    return [float(candidates.thresholds[place])]
-
-
-def _by_class(found: Deferral, rows: Measured, classes: int, target: float) -> list[float] | None:
-    """A threshold for the rows of each class that the student predicts; None where no class has one."""
-    asked = rows.asked[found.answer]
-    thresholds, deferred, answered, right = [], *np.zeros((3, len(rows.scores)), bool)
-    for number in range(classes):
-        mine = rows.predicted == number
-        own = Candidates(rows.scores[mine], rows.student[mine], None if asked is None else asked[mine])
-        promising = own.promising(target, found.delta / classes)
-        place = int(promising[-1]) if len(promising) else 0
+def _reaching(found: Deferral, rows: AnsweredRows, groups: list[Array], target: float) -> list[float] | None:
+    """A threshold for each group of rows at which its accuracy is at least the target; None where none has one. What
+    they promise, or what can be promised instead, is added to ``found``."""
+    deferred, answered, right = np.zeros((3, len(rows.scores)), bool)
+    thresholds = []
+    for number, mine in enumerate(groups):
+        own = rows.candidates(found.answer, mine)
+        places = own.promising(target, found.delta / len(groups))
+        place = int(places[-1]) if len(places) else 0
         thresholds.append(float(own.thresholds[place]))
-        deferred[mine], answered[mine], right[mine] = (
-            each[:, place] for each in (own.deferred, own.answered, own.correct)
-        )
+        for whole, part in ((deferred, own.deferred), (answered, own.answered), (right, own.correct)):
+            whole[mine] = part[:, place]
         share, accuracy = float(own.share[place]), float(own.accuracy[place])
-        found.classes.append(ClassPromise(number, int(mine.sum()), len(promising) > 0, share, accuracy))
-    if not any(each.promised for each in found.classes):
-        return None
-    found.promised, found.share, found.accuracy = target, float(deferred.mean()), float(right[answered].mean())
-    return thresholds
+        found.classes.append(ClassPromise(number, int(mine.sum()), len(places) > 0, share, accuracy))
+    if any(each.promised for each in found.classes):
+        found.promised, found.share, found.accuracy = target, float(deferred.mean()), float(right[answered].mean())
+        return thresholds
+    whole = rows.candidates(found.answer)
+    found.possible, found.rows_needed = whole.possible(found.delta), whole.rows_needed(target, found.delta)
+    return None
 
 
-def _check(
-    target: float | None, budget: float | None, price: float | None, error_cost: float | None, delta: float,
-    by_class: bool,
-) -> None:  # fmt: skip
+def _cheapest(found: Deferral, own: Candidates, budget: float | None, error_cost: float | None) -> list[float]:
+    """The threshold with the fewest errors within the budget, or with the least cost; its accuracy is at least the
+    lower end of the band, which holds at every candidate."""
+    cost = (own.answered & ~own.correct).mean(0)
+    if error_cost is not None:
+        cost = error_cost * cost + (found.price or 0.0) * own.share
+    cost = np.where(own.share <= (1.0 if budget is None else budget), cost, np.inf)
+    place = len(cost) - 1 - int(cost[::-1].argmin())  # of equals the one that defers least
+    found.share, found.accuracy = float(own.share[place]), float(own.accuracy[place])
+    found.promised = found.curves[found.answer].low[place]
+    return [float(own.thresholds[place])]
+
+
+def _check(target: float | None, budget: float | None, error_cost: float | None, **others: float | None) -> None:
     if sum(each is not None for each in (target, budget, error_cost)) != 1:
-        raise UnderstudyError("say one of target_accuracy, budget and error_cost: what the rule is chosen by")
-    shares = {"target_accuracy": target, "budget": budget, "delta": delta}
-    for name, value in shares.items():
-        if value is not None and not (0 < value < 1 or (name == "budget" and value in (0, 1))):
-            raise UnderstudyError(f"{name}={value} is a share between 0 and 1; 90% is 0.9")
-    if error_cost is not None and price is None:
-        raise UnderstudyError("error_cost is weighed against the price of an answer; give price= too, in the same unit")
-    for name, value in {"price": price, "error_cost": error_cost}.items():
-        if value is not None and not 0 <= value < np.inf:
-            raise UnderstudyError(f"{name}={value} must be a number from 0 up")
-    if by_class and target is None:
-        raise UnderstudyError("by_class holds a target for each class; give target_accuracy")
+        raise UnderstudyError("give one of target_accuracy, budget and error_cost: what the rule is chosen by")
+    if error_cost is not None and others["price"] is None:
+        raise UnderstudyError("error_cost is weighed against the price of an answer; give price too, in the same unit")
+    for name, value in {"target_accuracy": target, "budget": budget, "error_cost": error_cost, **others}.items():
+        most = np.inf if name in ("price", "error_cost") else 1
+        if value is not None and not 0 <= value < most:
+            raise UnderstudyError(f"{name}={value} must be from 0 up to {most}; a share of 90% is 0.9")
 
 
 def _largest(holds: Callable[[float], bool], low: float, high: float, exactness: float) -> float:

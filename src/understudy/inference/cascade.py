@@ -8,7 +8,7 @@ Where the teacher's label l of a row is known, the classes' probabilities are
 
     log q(y | x) = b_0 · log P(l | y) + b_1 · log p_student(y | x) + a_y − log Z(x)
 
-and, of a soft label s, + b_2 · log s(y). ``maths/combination.py`` fits b, a and P(l | y), ``auditing/deferral.py``
+and, of a soft label s, + b_2 · log s(y). ``combination.py`` fits b, a and P(l | y), ``auditing/deferral.py``
 chooses the threshold; ``probs`` are the student's probabilities at the run's temperature (``Run.predict``).
 """
 
@@ -65,7 +65,7 @@ class DeferralRule:
     details: dict[str, Any] | None = None
 
     def save(self, folder: Path) -> None:
-        write_checked(folder / DEFERRAL, {"kind": "deferral", **asdict(self)})
+        write_checked(folder / DEFERRAL, asdict(self))
 
 
 @dataclass(frozen=True)
@@ -77,21 +77,15 @@ class Cascade:
     def load(cls, folder: str | Path) -> "Cascade":
         """Of a run or an exported folder; without the parts that it has not."""
         folder, rule, combination = Path(folder), None, None
-        if (folder / DEFERRAL).exists():
-            stored = read_checked(folder / DEFERRAL, cure="run understudy defer again")
-            try:
-                rule = DeferralRule(**{name: value for name, value in stored.items() if name != "kind"})
-            except TypeError as error:
-                raise UnderstudyError(
-                    f"{folder / DEFERRAL} is damaged ({error}); run understudy defer again"
-                ) from error
-        if (folder / COMBINATION).exists():
-            try:
+        try:
+            if (folder / DEFERRAL).exists():
+                rule = DeferralRule(**read_checked(folder / DEFERRAL, cure="run understudy defer again"))
+            if (folder / COMBINATION).exists():
                 combination = Combination(**safetensors.numpy.load((folder / COMBINATION).read_bytes()))
-            except (TypeError, safetensors.SafetensorError) as error:
-                raise UnderstudyError(
-                    f"{folder / COMBINATION} is damaged ({error}); restore it or train again"
-                ) from error
+        except (TypeError, safetensors.SafetensorError) as error:
+            raise UnderstudyError(
+                f"{DEFERRAL} or {COMBINATION} in {folder} is damaged ({error}); restore them"
+            ) from error
         return cls(combination, rule)
 
     def scores(self, probs: Array) -> Array:

@@ -40,6 +40,7 @@ def deferral_tables(found: Deferral) -> list[Table]:
             *([] if found.price is None else [f"{1000 * first.share[at] * found.price:,.4g}"]),
         ]
         for at in reversed(places)
+        if found.answer != "abstain" or first.share[at] < 1
     ]
     tables = [(f"Each on all {found.rows:,} rows (95% CI)", ["", "accuracy"], shares)]
     tables.append((f"Accuracy by the share deferred ({sure}% band, at all shares at once)", headings, rows))
@@ -47,8 +48,10 @@ def deferral_tables(found: Deferral) -> list[Table]:
         names = found.class_names or [str(each.number) for each in found.classes]
         cells = [
             [names[each.number], f"{each.rows:,}", "yes" if each.promised else "no", f"{each.share:.0%}",
-             f"{each.accuracy:.1%}" if each.rows else UNKNOWN]
+             UNKNOWN if each.share == 1 and found.answer == "abstain" else f"{each.accuracy:.1%}"]
             for each in found.classes
         ]  # fmt: skip
-        tables.append(("By the class that the student predicts", ["class", "rows", "promised", "deferred", ""], cells))
+        tables.append(
+            ("By the class that the student predicts", ["class", "rows", "promised", "deferred", "accuracy"], cells)
+        )
     return tables

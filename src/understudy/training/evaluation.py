@@ -17,7 +17,7 @@ row at a temperature that was fitted to others.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
@@ -105,7 +105,7 @@ class Evaluation:
     #: Student and teacher together, on the rows that have a teacher's label (``held_out.py``).
     combined: Share | None = None
     #: Those rows, with their predictions; in a file of their own.
-    held_out: HeldOutRows | None = None
+    held_out: HeldOutRows | None = field(default=None, compare=False, repr=False)
 
     @property
     def beats_majority(self) -> bool:
@@ -177,31 +177,29 @@ def evaluate_training(
     elif gold is not None and on_gold is not None:
         truth = gold.y[random_gold(gold)]
         found = measure_classes(cross_tempered(on_gold, truth), truth, held_out.disagreement if held_out else 0.0)
-    kept = [] if test is None or on_test is None else [(on_test, test)]
-    if gold is not None and on_gold is not None:
-        kept.append((on_gold, gold.take(random_gold(gold))))
-    elif gold is not None and (pilot or {}).get(HELD_OUT) is not None:
-        kept.append((pilot[HELD_OUT]["logits"], gold.take(pilot[HELD_OUT]["rows"])))
-    unseen = _held_out(kept, 1.0 if calibration is None else calibration.temperature, (pilot or {}).get(HELD_OUT))
+    unseen = _held_out((on_test, test), (on_gold, gold), (pilot or {}).get(HELD_OUT, {}), calibration)
     return Evaluation(
         accuracy, rows, int(counts.argmax()), float(counts.max() / counts.sum()), teacher, where, baseline, discordant,
-        calibration, read_shares(found["metrics"]), found["confusion"], found["effect"], _combined(unseen), unseen,
+        calibration, read_shares(found["metrics"]), found["confusion"], found["effect"],
+        None if unseen is None else unseen.combined_accuracy, unseen,
     )  # fmt: skip
 
 
 def _held_out(
-    kept: Sequence[tuple[Tensor, Gold]], temperature: float, pilot: Mapping[str, Any] | None
-) -> HeldOutRows | None:
-    """Of the sets of rows with their logits, the first that has a teacher's labels, else the first."""
-    known = [each for each in kept if len(each[1].calibration_rows())] or kept
-    return HeldOutRows.of(*known[0], temperature, pool=None if pilot is None else pilot.get("pool")) if known else None
-
-
-def _combined(unseen: HeldOutRows | None) -> Share | None:
-    if unseen is None or unseen.combined is None:
+    on_test: tuple[Tensor | None, Gold | None], on_gold: tuple[Tensor | None, Gold | None], pilot: Mapping[str, Any],
+    calibration: StudentCalibration | None,
+) -> HeldOutRows | None:  # fmt: skip
+    """The rows that measure: the first set that has a teacher's labels, else the first that there is."""
+    logits, gold = on_gold
+    rows = random_gold(gold) if logits is not None and gold is not None else pilot.get("rows")
+    among = None if gold is None or rows is None else gold.take(rows)
+    sets = [(pilot.get("logits") if logits is None else logits, among), on_test]
+    known = [(each, part) for each, part in reversed(sets) if each is not None and part is not None]
+    if not known:
         return None
-    rows = unseen.with_teacher
-    return exact(float((unseen.combined[rows].argmax(1) == unseen.y[rows]).sum()), len(rows))
+    found, part = next((each for each in known if len(each[1].calibration_rows())), known[0])
+    temperature = 1.0 if calibration is None else calibration.temperature
+    return HeldOutRows.of(found, part, temperature, pool=pilot.get("pool"))
 
 
 def measure_classes(probs: Tensor, y: Tensor, disagreement: float = 0.0) -> dict[str, Any]:

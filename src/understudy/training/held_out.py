@@ -1,12 +1,10 @@
 """The rows that a run is measured on: what its students say of rows that they were not trained on, the truth, and the
-teacher's labels of them. Student and teacher are combined on these (``maths/combination.py``), and ``understudy defer``
-chooses its threshold by them.
+teacher's labels. Student and teacher are combined on these, and ``us.defer`` chooses its threshold by them.
 
     rows = HeldOutRows.of(logits, gold, temperature, pool=reconciled_counts(reconciled.teacher, pool.teacher, classes))
     rows.combination, rows.combined                  # None where gold does not say that it helps; q (n, C)
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -16,8 +14,9 @@ from torch.nn.functional import nll_loss
 from understudy.data.checks import CHUNK
 from understudy.data.examples import Gold
 from understudy.inference.cascade import Combination
+from understudy.inference.combination import fit_combination
 from understudy.labels.base import Labels
-from understudy.maths.combination import fit_combination
+from understudy.maths.proportions import Share, exact
 from understudy.maths.temperature import cross_tempered
 
 # Of rows with a teacher's label, to fit two weights, biases and confusions on.
@@ -48,15 +47,13 @@ class HeldOutRows:
             teacher[rows] = known
         if teacher is None:
             return cls(probs.float(), gold.y)
-        fit, truth = fit_combination(probs[rows], teacher[rows], gold.y[rows], pool=pool), gold.y[rows]
-        assert fit.held_out is not None
-        combined, student = probs.clone(), cross_tempered(logits[rows], truth)
-        combined[rows] = fit.held_out
-        correct = [(each.argmax(1) == truth).sum() for each in (fit.held_out, student)]
-        losses = [nll_loss(each.clamp(min=1e-12).log(), truth) for each in (fit.held_out, student)]
-        helps = bool(losses[0] < losses[1]) and bool(correct[0] >= correct[1])
-        parts = (each.numpy() for each in (fit.weights, fit.bias, fit.log_likelihood))
-        return cls(probs.float(), gold.y, teacher, combined.float(), Combination(*parts) if helps else None)
+        truth, combined = gold.y[rows], probs.clone()
+        combination, combined[rows] = fit_combination(probs[rows], teacher[rows], truth, pool=pool)
+        both = (combined[rows], cross_tempered(logits[rows], truth))
+        correct = [int((each.argmax(1) == truth).sum()) for each in both]
+        losses = [float(nll_loss(each.clamp(min=1e-12).log(), truth)) for each in both]
+        helps = losses[0] < losses[1] and correct[0] >= correct[1]
+        return cls(probs.float(), gold.y, teacher, combined.float(), combination if helps else None)
 
     @property
     def with_teacher(self) -> Tensor:
@@ -65,12 +62,16 @@ class HeldOutRows:
             return torch.empty(0, dtype=torch.long)
         return teacher_classes(self.teacher).ge(0).nonzero().squeeze(1)
 
+    @property
+    def combined_accuracy(self) -> Share | None:
+        """Of student and teacher together, on these rows."""
+        if self.combined is None:
+            return None
+        rows = self.with_teacher
+        return exact(float((self.combined[rows].argmax(1) == self.y[rows]).sum()), len(rows))
+
     def state_dict(self) -> dict[str, Tensor]:
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Tensor], combination: Combination | None) -> "HeldOutRows":
-        return cls(**state, combination=combination)
 
 
 def teacher_tensor(labels: Labels, classes: int) -> Tensor:

@@ -277,7 +277,7 @@ class Run(Shown):
         if config.get("evaluation") is not None:
             evaluation = Evaluation.from_dict(config["evaluation"])
             if HELD_OUT_ROWS in others:
-                unseen = HeldOutRows.from_state(others[HELD_OUT_ROWS], cascade.combination)
+                unseen = HeldOutRows(**others[HELD_OUT_ROWS], combination=cascade.combination)
                 evaluation = replace(evaluation, held_out=unseen)
         return cls(
             student.eval(), read_metrics(folder / METRICS), columns, config, config["facts"],
