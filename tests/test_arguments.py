@@ -68,6 +68,10 @@ def test_a_misspelt_option_names_the_function_and_the_nearest_option(tmp_path: P
         (partial(us.reconcile, student, gold, pool), {"epoch": 3}, "of reconcile; did you mean 'epochs'?"),
         (partial(us.Session, student, gold, pool, us.vanilla()), {"batchsize": 3}, "of Session; did you mean 'batch_"),
         (partial(us.active.Loop, student, pool.x, len, out=tmp_path), {"budge": 3}, "of Loop; did you mean 'budget'?"),
+        (partial(us.Gold, gold.x, gold.y), {"techer": 3}, "of Gold; did you mean 'teacher'?"),
+        (partial(us.Pool, gold.x), {"techer": 3}, "of Pool; did you mean 'teacher'?"),
+        (partial(us.Objective, "mine"), {"wieght": 3}, "of Objective; did you mean 'weight'?"),
+        (partial(us.text, "minilm"), {"clases": 3}, "of text; did you mean 'classes'?"),
         (partial(us.ask, ["text"], ["a", "b"], out=tmp_path), {"modell": "m"}, "of ask; did you mean 'model'?"),
     ]
     for call, options, message in calls:

@@ -25,6 +25,7 @@ from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels
 from understudy.labels.reliability import Reliability
 from understudy.maths.losses import cross_entropy
+from understudy.store.option_fields import checked_plainly
 
 #: Per-example values in pool order, named ``slot.value``.
 Columns = dict[str, Tensor]
@@ -389,3 +390,6 @@ class Objective:
     def alignment_rows(self) -> int:
         """How many gold rows a step's alignment is measured on; 0 where no weight asks for it."""
         return max((slot.alignment_rows for slot in self._weights), default=0)
+
+
+Objective.__init__ = checked_plainly(Objective.__init__)  # type: ignore[method-assign]  # a misspelt slot is named

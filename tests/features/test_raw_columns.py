@@ -11,6 +11,8 @@ import pytest
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.features.featuriser import FeatureOptions, Featuriser
 from understudy.features.raw_columns import RawColumns, column_kind, date_parts, find_kind, no_column
+from understudy.io.read import read_examples
+from understudy.io.table import read_table
 
 DAYS = [datetime(2024, 2, 28) + timedelta(days=7.3 * step) for step in range(30)]
 
@@ -129,7 +131,7 @@ def test_empty_columns_are_left_out_and_named() -> None:
     ("values", "said"),
     [
         (["1", "2", "3", "4", "1", "?"] * 2, "holds numbers and '?', so it is a category; leave such cells empty, "),
-        ([f"{n}/3/2025" for n in range(1, 13)], "'1/3/2025' may be a day or a month first, so it is left out; write "),
+        ([f"{n}/3/2025" for n in range(1, 13)], "'1/3/2025' may be a day or a month first, so it is left out; say "),
     ],
 )  # fmt: skip
 def test_what_looks_like_numbers_or_dates_and_is_not_is_said(values: list[str], said: str) -> None:
@@ -156,3 +158,34 @@ def test_a_wrong_name_is_answered_with_the_right_ones() -> None:
         UnderstudyError, match=r"new\.csv has no column 'age', which is a feature; did you mean 'Age'\?"
     ):
         RawColumns({"Age": np.arange(3)}, "new.csv")["age"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "found"),
+    [
+        ("20240131 20240201", "date", ["2024-01-31", "2024-02-01"]),
+        ("03/04/2024 05/06/2024", "date:%d/%m/%Y", ["2024-04-03", "2024-06-05"]),
+        ("03/04/2024 05/06/2024", "date:%m/%d/%Y", ["2024-03-04", "2024-05-06"]),
+        ("03-Jan-24 04-Feb-24", "date:%d-%b-%y", ["2024-01-03", "2024-02-04"]),
+        ("2024-01-31 2024-02-01", "date", ["2024-01-31", "2024-02-01"]),
+    ],
+)
+def test_a_column_is_dates_where_the_user_says_so(cells: str, kind: str, found: list[str], tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("joined,label\n" + "".join(f"{cell},{i}\n" for i, cell in enumerate(cells.split())))
+    options = FeatureOptions(types={"joined": kind})
+    featuriser = read_examples(gold=tmp_path / "a.csv", features=options).featuriser
+    again = read_table(tmp_path / "a.csv")
+    again.expect(featuriser.types)
+    raw = RawColumns(again.columns, "a.csv", kinds=featuriser.types)
+    assert raw["joined"].astype("datetime64[D]").astype(str).tolist() == found and featuriser.names == ("joined",)
+
+
+def test_dates_with_two_readings_or_none_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("joined,label\n03/04/2024,0\n05/06/2024,1\n")
+    for kind, said in {
+        "date": r"'03/04/2024' is a date in 2 ways; say how they are written, e.g. --types NAME=date:%d/%m/%Y",
+        "date:%Y": r"column 'joined' has no dates like %Y; say how",
+        "time": "type 'time' of column 'joined' is unknown; use one of text, number, date",
+    }.items():
+        with pytest.raises(UnderstudyError, match=said):
+            read_examples(gold=tmp_path / "a.csv", features=FeatureOptions(types={"joined": kind}))

@@ -2,6 +2,7 @@
 
 import gzip
 import sys
+import zipfile
 from datetime import date, datetime
 from pathlib import Path
 
@@ -140,6 +141,68 @@ def test_damaged_gzip_is_one_line(tmp_path: Path) -> None:
             table(tmp_path, content, "mine.csv.gz")
 
 
+def test_a_delimiter_is_named_behind_the_file(tmp_path: Path) -> None:
+    with pytest.raises(UnderstudyError, match=r"name it behind the file: mine\.csv#comma"):
+        table(tmp_path, "height;weight, kg\n1,80;75\n1,75;70\n")
+    given = read_table(tmp_path / "mine.csv#semicolon")
+    assert columns(given) == {"height": [1.8, 1.75], "weight, kg": [75, 70]} and str(given.path).endswith("#semicolon")
+    assert read_table(f"{tmp_path}/mine.csv#comma").names == {"height;weight", " kg"}
+    for name, said in (("mine.csv#point", "named comma, semicolon, tab or bar"), ("none.csv#tab", "csv is not there")):
+        with pytest.raises(UnderstudyError, match=said):
+            read_table(tmp_path / name)
+    # Where a file has such a name, it is that file.
+    (tmp_path / "a#b.csv").write_text("x,y\n1,2\n")
+    assert read_table(tmp_path / "a#b.csv").names == {"x", "y"}
+
+
+def workbook(path: Path, sheets: dict[str, list[list[str]]]) -> None:
+    """The least that is a workbook."""
+    kind = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    link = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    listed = "".join(f'<sheet name="{name}" sheetId="{i}" r:id="r{i}"/>' for i, name in enumerate(sheets, 1))
+    parts = "".join(
+        f'<Relationship Id="r{i}" Type="{link}/worksheet" Target="worksheets/sheet{i}.xml"/>'
+        for i in range(1, len(sheets) + 1)
+    )
+    packed = "http://schemas.openxmlformats.org/package/2006"
+    with zipfile.ZipFile(path, "w") as book:
+        book.writestr("[Content_Types].xml", f'<Types xmlns="{packed}/content-types"/>')
+        book.writestr(
+            "_rels/.rels",
+            f'<Relationships xmlns="{packed}/relationships"><Relationship Id="r" Type="{link}/officeDocument" '
+            'Target="xl/workbook.xml"/></Relationships>',
+        )
+        book.writestr("xl/workbook.xml", f'<workbook {kind} xmlns:r="{link}"><sheets>{listed}</sheets></workbook>')
+        book.writestr(
+            "xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{packed}/relationships">{parts}</Relationships>'
+        )
+        for i, rows in enumerate(sheets.values(), 1):
+            lines = "".join(
+                f'<row r="{r}">'
+                + "".join(
+                    f'<c r="{chr(65 + c)}{r}" t="inlineStr"><is><t>{cell}</t></is></c>' for c, cell in enumerate(row)
+                )
+                + "</row>"
+                for r, row in enumerate(rows, 1)
+            )
+            book.writestr(
+                f"xl/worksheets/sheet{i}.xml", f"<worksheet {kind}><sheetData>{lines}</sheetData></worksheet>"
+            )
+
+
+def test_a_sheet_is_named_behind_the_file(tmp_path: Path) -> None:
+    pytest.importorskip("python_calamine")
+    workbook(tmp_path / "mine.xlsx", {"May": [["a", "b"], ["1", "x"]], "June 1": [["a", "b"], ["2", "y"], ["3", "z"]]})
+    with pytest.raises(UnderstudyError, match=r"2 sheets with rows \('May', 'June 1'\); name .*mine\.xlsx#SHEET"):
+        read_table(tmp_path / "mine.xlsx")
+    given = read_table(f"{tmp_path}/mine.xlsx#June 1")
+    assert columns(given) == {"a": [2, 3], "b": ["y", "z"]}
+    with pytest.raises(UnderstudyError, match=r"mine\.xlsx#June 1 line 3: column 'b' row 1"):
+        raise UnderstudyError(f"{given.where('b')} row 1")
+    with pytest.raises(UnderstudyError, match=r"no sheet 'july'; it has 'May', 'June 1'"):
+        read_table(tmp_path / "mine.xlsx#july")
+
+
 def test_spreadsheets(tmp_path: Path) -> None:
     pytest.importorskip("python_calamine")
     book = pytest.importorskip("openpyxl").Workbook()
@@ -157,7 +220,7 @@ def test_spreadsheets(tmp_path: Path) -> None:
     assert given.line is not None and [given.line(row) for row in (0, 1)] == [2, 4]
     book["empty"].append(["x"])
     book.save(tmp_path / "mine.xlsx")
-    with pytest.raises(UnderstudyError, match=r"2 sheets with rows \('Sheet', 'empty'\); save the one to read"):
+    with pytest.raises(UnderstudyError, match=r"2 sheets with rows \('Sheet', 'empty'\); name the one to read"):
         read_table(tmp_path / "mine.xlsx")
     with pytest.raises(UnderstudyError, match=r"cannot read .*bad\.xlsx as a spreadsheet"):
         table(tmp_path, b"no", "bad.xlsx")

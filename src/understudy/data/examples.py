@@ -25,6 +25,7 @@ from understudy.data.rows import Collate, Rows, SubsetRows, TensorRows
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import ClassNames, check_same_classes, joint_names
 from understudy.labels.forms import Labels, read_labels
+from understudy.store.option_fields import checked_plainly
 
 Ids = np.ndarray[Any, Any]
 Value = TypeVar("Value")
@@ -81,6 +82,7 @@ class Gold(ExampleSet):
     #: Of rows from a file, by what stands there (``data/fitted_rows.py``), ``(n,)``.
     content_keys: Ids | None = None
 
+    @checked_plainly
     def __init__(
         self,
         x: Any,
@@ -264,6 +266,7 @@ class Pool(ExampleSet):
 
     derived: ClassVar[tuple[str, ...]] = ("class_order",)
 
+    @checked_plainly
     def __init__(
         self,
         x: Any,

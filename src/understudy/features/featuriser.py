@@ -39,6 +39,7 @@ from understudy.features.raw_columns import (
     NUMBER,
     RawColumns,
     column_kind,
+    date_kind,
     find_kind,
     is_empty,
 )  # fmt: skip
@@ -201,7 +202,8 @@ def _warn_of_mixture(raw: RawColumns, name: str, becomes: str, options: FeatureO
         held = f"holds numbers and {words[0]!r}, so it is {becomes}"
         warn(f"{raw.at(name)} {held}; leave such cells empty, or say --types {name}=text")
     elif all(re.fullmatch(r"\s*\d{1,2}/\d{1,2}/\d{4}.*", cell) for cell in cells):
-        warn(f"{raw.at(name)}: {cells[0]!r} may be a day or a month first, so it is {becomes}; write like 2025-01-31")
+        held = f"{cells[0]!r} may be a day or a month first, so it is {becomes}"
+        warn(f"{raw.at(name)}: {held}; say --types {name}=date:%d/%m/%Y")
 
 
 def text_alone(columns: Mapping[str, Array], options: FeatureOptions, *, where: str) -> FeatureOptions:
@@ -253,6 +255,8 @@ def _found_kinds(raw: RawColumns, options: FeatureOptions) -> dict[str, str]:
         return {}
     names = _others(raw) if options.columns is None else options.columns
     kinds = {name: find_kind(raw[name]) for name in names if name not in options.types}
+    dates = {name: kind for name, kind in options.types.items() if name in names and kind.startswith("date")}
+    kinds |= {name: date_kind(raw[name], kind.partition(":")[2], raw.at(name)) for name, kind in dates.items()}
     return {name: kind for name, kind in kinds.items() if kind == "flags" or kind.startswith("dates")}
 
 
@@ -283,7 +287,8 @@ class Featuriser:
         read = [part for part in parts if not isinstance(part, Images | EncodedImages)]
         names = {origin(name, raw.kinds) for part in read for name in part.names}
         found = {name: raw.kinds.get(name) or column_kind(raw[name]) for name in columns if name in names}
-        return cls(parts, found | {name: f"declared {kind}s" for name, kind in options.types.items() if name in found})
+        other = {name: kind for name, kind in options.types.items() if name in found and name not in raw.kinds}
+        return cls(parts, found | {name: f"declared {kind}s" for name, kind in other.items()})
 
     def __call__(self, columns: Mapping[str, Array], *, where: str, folder: str | Path | None = ".") -> Array | Rows:
         raw = RawColumns(columns, where, None if folder is None else Path(folder), self.types)

@@ -144,6 +144,17 @@ def find_kind(column: Array) -> str:
     return kind if len(formats) != 1 else "flags" if formats == ["flags"] else f"dates {formats[0]}"
 
 
+def date_kind(column: Array, written: str, where: str) -> str:
+    """As ``find_kind``, of a column that the user says holds dates, written as ``written`` where that is given."""
+    if column.dtype.kind == "M":
+        return "dates"
+    found = [each for each in ([written] if written else [*_FORMATS, "%Y%m%d"]) if _parsed(column, each) is not None]
+    if len(found) == 1:
+        return f"dates {found[0]}"
+    held = f" has no dates like {written}" if written else f": {column[0]!r} is a date in {len(found)} ways"
+    raise UnderstudyError(f"{where}{held}; say how they are written, e.g. --types NAME=date:%d/%m/%Y")
+
+
 def _plain(value: Any) -> str:
     """A cell's letters; none where it is empty."""
     return "" if value is None or value != value else str(value).strip()
@@ -184,6 +195,11 @@ def _parsed(column: Array, written: str) -> Array | None:
         for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
             with suppress(pa.ArrowInvalid):
                 return np.asarray(texts.cast(kind).to_numpy(zero_copy_only=False))
+        return None
+    if written not in _FORMATS:  # a user's own
+        with suppress(ValueError):
+            dates = [None if text is None else datetime.strptime(text, written) for text in texts.to_pylist()]
+            return np.array(dates, dtype="datetime64[us]")
         return None
     # A year of two digits would be one of antiquity.
     dated = pc.if_else(pc.match_substring_regex(texts, "[0-9]{4}"), texts, pa.scalar(None, pa.string()))

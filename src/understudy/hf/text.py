@@ -37,6 +37,7 @@ from understudy.features.encoder import Encoder, quiet, transformers_library
 from understudy.hf.text_reader import TextReader
 from understudy.models.registry import note_drawn, note_reader, reader_of
 from understudy.store.files import appearing_whole, write_bytes
+from understudy.store.option_fields import checked_plainly
 from understudy.training.optimizers import note_rates
 from understudy.training.options import StudentBuilder
 
@@ -122,6 +123,7 @@ class TextStudent(StudentBuilder):
 SAFE = {"trust_remote_code": False, "local_files_only": True}
 
 
+@checked_plainly
 def text(
     name: str | Path,
     *,

@@ -89,17 +89,17 @@ def _plain(texts: Any) -> Any:
     return pc.replace_substring_regex(trimmed, r"^0*([0-9]+)(\.0*)?$", r"\1")
 
 
-DECLARED = {"text": "declared texts", "number": "declared numbers"}
+DECLARED = {"text": "declared texts", "number": "declared numbers", "date": "declared dates"}
 
 
 def declared(types: Mapping[str, str]) -> dict[str, str]:
     """Kinds of columns, from the types a user typed."""
     for name, kind in types.items():
-        if kind not in DECLARED:
+        if kind.partition(":")[0] not in DECLARED:
             raise UnderstudyError(f"type {kind!r} of column {name!r} is unknown; use one of {', '.join(DECLARED)}")
         if is_reserved(name):
             raise UnderstudyError(f"column {name!r} has a type of its own (ids, labels: by the letter); leave it out")
-    return {name: DECLARED[kind] for name, kind in types.items()}
+    return {name: DECLARED[kind.partition(":")[0]] for name, kind in types.items()}
 
 
 def as_kind(column: Array, kind: str, letters: Callable[[], Array] | None, where: str) -> Array:
@@ -107,7 +107,7 @@ def as_kind(column: Array, kind: str, letters: Callable[[], Array] | None, where
     found = column_kind(column)
     if kind in (found, f"declared {found}") or found == "array":
         return column
-    if kind in ("texts", DECLARED["text"]):
+    if kind in ("texts", DECLARED["text"]) or ("dates" in kind and found == "numbers"):
         if letters is not None:
             return letters()
         if kind == "texts":

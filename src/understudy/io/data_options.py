@@ -40,10 +40,7 @@ def read_classes(text: str | None) -> int | list[str] | None:
 
 def read_types(text: str | None) -> dict[str, str]:
     """``"zip=text,age=number"`` as a mapping."""
-    types = read_pairs(read_list(text), "types", "NAME=text or NAME=number; write e.g. --types zip=text", last=True)
-    if odd := set(types.values()) - {"text", "number"}:
-        raise UnderstudyError(f"--types {text!r}: {min(odd)!r} is neither text nor number; write e.g. --types zip=text")
-    return types
+    return read_pairs(read_list(text), "types", "NAME=text, NAME=number or NAME=date; e.g. --types zip=text", last=True)
 
 
 def read_list(text: str | None) -> list[str] | None:
@@ -120,8 +117,8 @@ class DataOptions(ColumnOptions):
         typed=str | None, panel=FEATURES, read=read_list,
     )  # fmt: skip
     types: dict[str, str] | None = option(
-        None, help="Types of columns where they are ambiguous: zip=text,age=number.", typed=str | None, panel=FEATURES,
-        read=read_types,
+        None, help="Types of columns where they are ambiguous: zip=text,age=number,day=date,until=date:%d/%m/%Y.",
+        typed=str | None, panel=FEATURES, read=read_types,
     )  # fmt: skip
     missing: str = option(
         "median", help="A missing number: median (of the training rows) beside a column that marks it, or error.",

@@ -37,7 +37,7 @@ from understudy.io.table import LazyColumns, Table, read_table
 from understudy.labels.class_names import EMPTY
 from understudy.labels.forms import Labels
 from understudy.store.arrow import Array, as_frame
-from understudy.store.files import is_remote
+from understudy.store.files import is_remote, split_part
 
 
 def fit_featuriser(options: FeatureOptions, main: Table, others: Mapping[str, Table]) -> Featuriser:
@@ -97,7 +97,7 @@ def features_of(table: Table, featuriser: Featuriser, *, lazily: bool = False) -
 def raw_features(given: Any, featuriser: Featuriser, columns: Mapping[str, str] | None = None) -> Rows | None:
     """The student's input for raw rows, as a file, a frame, a list of texts, paths or mappings; None for arrays of
     numbers, which are features already. ``columns``: our names to theirs."""
-    if isinstance(given, str) and not (is_remote(given) or os.path.exists(given)):
+    if isinstance(given, str) and not (is_remote(given) or split_part(given)[0].exists()):
         raise UnderstudyError(f"{given[:60]!r} is no file; pass rows in a list, also a single one: [row]")
     if not isinstance(given, str | Path | Mapping) and as_frame(given) is None:
         held = None if holds_numbers(given) else columns_of_rows(given, "", "rows")

@@ -41,7 +41,7 @@ from understudy.io.readers.parquet import parquet_source
 from understudy.labels.base import Column
 from understudy.labels.forms import column_of
 from understudy.store.arrow import Array, as_frame
-from understudy.store.files import is_remote, local_path
+from understudy.store.files import is_remote, local_path, split_part
 from understudy.store.remote import RemoteFile, local_file, remote_files
 
 READERS: dict[str, Callable[..., TableSource]] = {
@@ -328,6 +328,7 @@ def parquet_at(path: str | Path) -> list[RemoteFile]:
 def _local_source(path: Path, columns: Mapping[str, str]) -> TableSource:
     if path.is_dir():
         return _folder_source(path)
+    path, part = split_part(path)
     kind = path.suffix.lower()
     packed = Path(path.stem).suffix.lower() if kind == ".gz" else ""
     reader = READERS.get(packed if packed in PACKED else kind)
@@ -337,7 +338,7 @@ def _local_source(path: Path, columns: Mapping[str, str]) -> TableSource:
     if not path.is_file():
         raise UnderstudyError(f"{path} is not there; check the path" if not path.exists() else f"{path} is not a file")
     if reader in (csv_source, excel_source):
-        return reader(path, {theirs: ours for ours, theirs in _as_label(columns).items()})
+        return reader(path, {theirs: ours for ours, theirs in _as_label(columns).items()}, part)
     return reader(path)
 
 

@@ -45,6 +45,13 @@ def local_path(path: str | Path, *, ours: bool = False) -> Path:
     return (local_file(path) or copied(path, ours=ours).folder) if is_remote(path) else Path(path)
 
 
+def split_part(path: str | Path) -> tuple[Path, str]:
+    """A file, and what follows a # behind its name: the sheet of a workbook, or the delimiter of a CSV file."""
+    whole = Path(path)
+    name, _, part = whole.name.rpartition("#")
+    return (whole.with_name(name), part) if name and not whole.exists() else (whole, "")
+
+
 def work_folder(path: str | Path) -> Path:
     """The same of a folder to be worked in: other people's files are refused, not copied."""
     return local_path(path, ours=True)

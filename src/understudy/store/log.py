@@ -29,7 +29,7 @@ from typing import Any
 from understudy.errors import UnderstudyError
 from understudy.store.checked_folder import Finding
 from understudy.store.copies import COPIES
-from understudy.store.files import current_user, local_path, published, timestamp
+from understudy.store.files import current_user, local_path, published, split_part, timestamp
 
 
 class Log:
@@ -168,7 +168,7 @@ def command() -> str:
 
 def file_version(path: Path) -> dict[str, Any]:
     """A file's checksum and when it was last changed."""
-    path = local_path(path)
+    path, _ = split_part(local_path(path))
     if not path.is_file():
         return {}
     changed = datetime.fromtimestamp(path.stat().st_mtime, UTC)

@@ -34,13 +34,16 @@ BATCH = 1 << 13
 _KINDS = {bool: "truth values", int: "numbers", float: "numbers", str: "text", list: "lists", dict: "records"}
 
 
-def csv_source(path: Path, ours: Mapping[str, str] | None = None, content: bytes | None = None) -> TableSource:
-    """``ours``: what the columns serve as, where it is not their name. ``content``: of a file that is no CSV."""
+def csv_source(
+    path: Path, ours: Mapping[str, str] | None = None, delimiter: str = "", *, content: bytes | None = None
+) -> TableSource:
+    """``ours``: what the columns serve as, where it is not their name. ``delimiter``: its name, where the user gave it.
+    ``content``: of a file that is no CSV."""
     # Cells become Arrow values of about their own size; text then becomes Python strings.
     if (size := 2 * path.stat().st_size) > SMALL:
         check_memory(size, f"{path}")
     ours = ours or {}
-    file = Delimited.open(path, ours, content)
+    file = Delimited.open(path, ours, content, delimiter)
     as_written = [name for name in file.header if _is_label(ours.get(name, name))]
     table = file.read(as_written)
     if "\ufffd" in "".join(file.header) or any(map(pa.types.is_binary, table.schema.types)):

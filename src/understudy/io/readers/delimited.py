@@ -61,8 +61,9 @@ class Delimited:
     header: Sequence[str]
 
     @classmethod
-    def open(cls, path: Path, known: Collection[str] = (), content: bytes | None = None) -> "Delimited":
-        """``known``: names of columns, which tell a header. ``content``: of a file that is no text (CSV)."""
+    def open(cls, path: Path, known: Collection[str] = (), content: bytes | None = None, name: str = "") -> "Delimited":
+        """``known``: names of columns, which tell a header. ``content``: of a file that is no text (CSV). ``name``: of
+        the delimiter, where the user gave it."""
         if content is None and path.suffix.lower() == ".gz":
             content = unpacked(path)
         with path.open("rb") if content is None else io.BytesIO(content) as file:
@@ -71,7 +72,7 @@ class Delimited:
         if start.startswith((b"\xff\xfe", b"\xfe\xff")):  # as Excel writes "Unicode text"
             content = (path.read_bytes() if content is None else content).decode("utf-16").encode()
             start, whole = content[:SAMPLE], len(content) <= SAMPLE
-        delimiter, header = _find_delimiter(start.decode("utf-8-sig", "replace"), whole, known, path)
+        delimiter, header = _find_delimiter(start.decode("utf-8-sig", "replace"), whole, known, path, name)
         return cls(path, content, delimiter, header)
 
     def letters(self) -> IO[str]:
@@ -135,10 +136,13 @@ def _is_utf8(letters: bytes) -> bool:
     return True
 
 
-def _find_delimiter(text: str, whole: bool, known: Collection[str], path: Path) -> tuple[str, list[str]]:
-    """The delimiter, and the header it makes."""
+def _find_delimiter(text: str, whole: bool, known: Collection[str], path: Path, name: str) -> tuple[str, list[str]]:
+    """The delimiter, and the header it makes. ``name``: of the one that the user names."""
+    among = {sign: words for sign, words in DELIMITERS.items() if name in ("", words.split()[-1].removesuffix("s"))}
+    if not among:
+        raise UnderstudyError(f"{path}#{name}: a delimiter is named comma, semicolon, tab or bar; correct it")
     headers, fits = {}, []
-    for delimiter in DELIMITERS:
+    for delimiter in among:
         try:
             rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
         except csv.Error:  # for pyarrow to complain about
@@ -148,12 +152,12 @@ def _find_delimiter(text: str, whole: bool, known: Collection[str], path: Path) 
         if {len(row) for row in rows} == {len(headers[delimiter])} and len(headers[delimiter]) > 1:
             fits.append(delimiter)
     if not fits:  # one column, or a row with too many cells: the reader names it
-        found = max(DELIMITERS, key=lambda each: len(headers[each]))
+        found = max(among, key=lambda each: len(headers[each]))
         return found, headers[found]
     by_name = [each for each in fits if any(name in known or is_reserved(name) for name in headers[each])]
     if len(fits) > 1 and len(by_name) != 1:
         both = " and ".join(DELIMITERS[each] for each in fits)
-        cure = "put quotes around cells that hold one of them"
+        cure = f"name it behind the file: {path.name}#{DELIMITERS[fits[0]].split()[-1].removesuffix('s')}"
         raise UnderstudyError(f"{path}: {both} split all lines alike, so either may be the delimiter; {cure}")
     found = (by_name if len(fits) > 1 else fits)[0]
     return found, headers[found]

@@ -1,7 +1,8 @@
 """Spreadsheets of Excel and LibreOffice (``.xlsx``, ``.xls``, ``.ods``), by python-calamine (extra ``excel``).
 
-The one sheet with rows is read like the CSV that it would be saved as: its first row is the header, ids and labels are
-taken by the letter, dates are ISO dates, and what kind a column has is found from its cells.
+The one sheet with rows, or the one that is named (``file.xlsx#sheet``), is read like the CSV that it would be saved as:
+its first row is the header, ids and labels are taken by the letter, dates are ISO dates, and what kind a column has is
+found from its cells.
 """
 
 import csv
@@ -21,7 +22,7 @@ from understudy.io.readers.csv_jsonl import csv_source
 _CELL = 60
 
 
-def excel_source(path: Path, ours: Mapping[str, str] | None = None) -> TableSource:
+def excel_source(path: Path, ours: Mapping[str, str] | None = None, wanted: str = "") -> TableSource:
     try:
         import python_calamine
     except ImportError as error:
@@ -29,7 +30,10 @@ def excel_source(path: Path, ours: Mapping[str, str] | None = None) -> TableSour
     try:
         with python_calamine.CalamineWorkbook.from_path(path) as book:
             sheets = {}
-            for name in book.sheet_names:
+            if wanted and wanted not in book.sheet_names:
+                named = ", ".join(map(repr, book.sheet_names))
+                raise UnderstudyError(f"{path} has no sheet {wanted!r}; it has {named}")
+            for name in [wanted] if wanted else book.sheet_names:
                 sheet = book.get_sheet_by_name(name)
                 check_memory(_CELL * sheet.total_height * sheet.total_width, f"{path}: sheet {name!r}")
                 sheets[name] = sheet.to_python(skip_empty_area=False)
@@ -38,12 +42,12 @@ def excel_source(path: Path, ours: Mapping[str, str] | None = None) -> TableSour
     full = {name: rows for name, rows in sheets.items() if any(cell != "" for row in rows for cell in row)}
     if len(full) != 1:
         held = f"{len(full)} sheets with rows ({', '.join(map(repr, full))})" if full else "no rows"
-        raise UnderstudyError(f"{path} holds {held}; save the one to read as a file of its own")
+        raise UnderstudyError(f"{path} holds {held}; name the one to read: {path}#SHEET")
     (rows,) = full.values()
     numbered = [(number, row) for number, row in enumerate(rows, start=1) if any(cell != "" for cell in row)]
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows([map(_letters, row) for _, row in numbered])
-    source = csv_source(path, ours, text.getvalue().encode())
+    source = csv_source(path, ours, content=text.getvalue().encode())
     return replace(source, line=lambda row: numbered[row + 1][0])
 
 
