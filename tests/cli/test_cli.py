@@ -277,3 +277,19 @@ def test_as_a_program(folder: Path) -> None:
     assert again.rest() == "" and again.wait() == 2
     errors = (folder / "errors").read_text()
     assert errors.startswith("error: ") and errors.count("\n") == 1
+
+
+def test_options_have_one_name_in_every_command() -> None:
+    """Those that read texts or images show bars, and --quiet hides them; columns are named alike everywhere."""
+    import typer.main
+
+    commands = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+    flags = {name: {flag for each in command.params for flag in each.opts} for name, command in commands.items()}
+    bars = "train audit estimate reconcile compare predict select encode teach export ask campaign"
+    assert [name for name in bars.split() if "--quiet" not in flags[name]] == []
+    named = "train audit estimate reconcile compare predict select encode teach ask campaign budget label tasks watch"
+    lacking = [name for name in named.split() if not {"--column", "--label", "--id"} <= flags[name]]
+    assert lacking == []
+    assert {name for name in flags if "--teacher" in flags[name]} >= {*named.split()} - {
+        "predict", "select", "encode", "teach",
+    }  # fmt: skip

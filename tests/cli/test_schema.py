@@ -110,4 +110,4 @@ def test_types_as_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     call("predict run new.csv --out p.csv")
     assert predictions("p.csv") == ["1", "0"]
     error = call(f"train --pool pool.csv --types code=words {FIXED}x", code=2).stderr
-    assert "--types 'code=words': 'words' is neither text nor number" in error
+    assert "type 'words' of column 'code' is unknown; use one of text, number, date" in error

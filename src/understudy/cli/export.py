@@ -16,6 +16,7 @@ def export_command(
     out: Annotated[Path, flag("New folder; or a file: .onnx, .safetensors, .pt (TorchScript), .pt2.")],
     selected: shared.Selected = False,
     rows: Annotated[Path | None, flag("A file whose first rows serve the check.")] = None,
+    quiet: shared.Quiet = False,
 ) -> None:
     """Write a trained student so that it runs without this package.
 
