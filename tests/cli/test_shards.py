@@ -89,7 +89,7 @@ def test_picks_are_those_of_the_file(strategy: str, folder: Path) -> None:
     assert "regions where labels look random" in said[0] and not Path("shards.scores").exists()
 
 
-def test_rows_with_a_label_in_the_pool_are_left_out_on_request(folder: Path) -> None:
+def test_rows_with_a_label_in_the_pool_are_left_out(folder: Path) -> None:
     write_pool(folder / "some", [10, 10], label=np.array([0, 1, 2] * 4 + [-1] * 8))
     said = understudy("select", "run", "some", "-n", 8, "--out", "a.csv", "--labelled", "some", "--quiet")
     assert {line.split(",")[0] for line in Path("a.csv").read_text().splitlines()[1:]} == {
@@ -98,9 +98,9 @@ def test_rows_with_a_label_in_the_pool_are_left_out_on_request(folder: Path) -> 
     assert "n = 9, but 8 of 20" in understudy(
         "select", "run", "some", "-n", 9, "--out", "b.csv", "--labelled", "some", code=2
     )
-    assert "picks have a label in some" in understudy("select", "run", "some", "-n", 15, "--out", "c.csv", "--quiet"), (
-        said
-    )
+    alone = understudy("select", "run", "some", "-n", 8, "--out", "c.csv", "--quiet")
+    assert Path("c.csv").read_text() == Path("a.csv").read_text(), said
+    assert "12 rows left out: some" in alone and "column 'label' has a label of them" in alone
 
 
 def test_what_is_refused(folder: Path) -> None:
