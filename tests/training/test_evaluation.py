@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import understudy as us
-from understudy.maths.proportions import cross_validated, exact
+from understudy.maths.proportions import UNKNOWN, Share, cross_validated, exact
 from understudy.maths.temperature import PRIOR
 from understudy.objective import Objective
 from understudy.training.evaluation import (
@@ -148,6 +148,11 @@ def test_confidence_is_calibrated_on_rows_that_did_not_train() -> None:
     chosen = evaluated(rows(40), rows(200), odds=5.0, select=rows(24)).calibration
     assert chosen.temperature == pytest.approx(temperature_by_hand(5.0, 24), rel=1e-4), "the validation set"
     assert evaluated(rows(40), rows(19), odds=5.0).calibration is None, "too few gold rows"
+
+
+def test_a_cross_validated_gap_is_widened_and_may_be_below_zero() -> None:
+    found = StudentCalibration(1.0, Share(-0.02, -0.1, 0.04, 50), UNKNOWN).widened(2.25)
+    assert (found.before.low, found.before.high) == pytest.approx((-0.14, 0.07)) and not found.after.known
 
 
 def test_a_run_predicts_at_its_temperature(tmp_path: Path) -> None:

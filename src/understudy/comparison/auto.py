@@ -280,7 +280,8 @@ def _decided(
     calibration = None
     if choice in predictions:
         rows = (~predictions[choice].isnan().any(1)).nonzero().squeeze(1)
-        calibration = asdict(StudentCalibration.fit(as_logits(predictions[choice][rows]), gold.y[rows]))
+        fitted = StudentCalibration.fit(as_logits(predictions[choice][rows]), gold.y[rows])
+        calibration = asdict(fitted.widened(measured.get("effect", 1.0)))
     return {
         "choice": choice, "ruled_out": ruled_out, "folds": pilot.own.folds, "calibration": calibration,
         "pilot_rows": min(pilot.own.pilot_rows, labelled), "features": features,

@@ -90,12 +90,12 @@ def design_effect(correct: int, rows: int, disagreement: float) -> float:
     return min(1 + COUNTED_TWICE * disagreement / (p * (1 - p)), 2.0)
 
 
-def widen(share: Share, effect: float, *, highest: float = 1.0) -> Share:
-    """The interval with a variance ``effect`` times as large, between 0 and ``highest``."""
+def widen(share: Share, effect: float, *, lowest: float = 0.0, highest: float = 1.0) -> Share:
+    """The interval with a variance ``effect`` times as large, between ``lowest`` and ``highest``."""
     if effect == 1 or not share.known:
         return share
     low, high = (share.estimate + math.sqrt(effect) * (end - share.estimate) for end in (share.low, share.high))
-    return replace(share, low=max(low, 0.0), high=min(high, highest))
+    return replace(share, low=max(low, lowest), high=min(high, highest))
 
 
 def disagreement(classes: Sequence[ArrayLike]) -> float:
@@ -171,16 +171,29 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     return corrected
 
 
+def placements(score: NDArray[np.float64], kind: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Of each row, the share of the rows of the other kind that are ranked on its right side; ties count half. The mean
+    over either kind is the area under the ROC curve."""
+    placed = _ranks(score)
+    placed[kind] = (placed[kind] - _ranks(score[kind])) / (~kind).sum()
+    placed[~kind] = 1 - (placed[~kind] - _ranks(score[~kind])) / kind.sum()
+    return placed
+
+
+def _ranks(score: NDArray[np.float64]) -> NDArray[np.float64]:
+    """From 1; ties share the mean of theirs."""
+    _, distinct, counts = np.unique(score, return_inverse=True, return_counts=True)
+    ranks: NDArray[np.float64] = (counts.cumsum() - (counts - 1) / 2)[distinct]
+    return ranks
+
+
 def area(scores: ArrayLike, is_kind: ArrayLike, *, level: float = LEVEL) -> Share:
     """The area under the ROC curve of ``scores``; unknown where all rows are of one kind."""
     score, kind = np.asarray(scores, dtype=np.float64), np.asarray(is_kind, dtype=bool)
     ours, others = int(kind.sum()), int((~kind).sum())
     if not ours or not others:
         return UNKNOWN
-    _, distinct, counts = np.unique(score, return_inverse=True, return_counts=True)
-    # Mean rank of each distinct value: ties share theirs.
-    rank = (counts.cumsum() - (counts - 1) / 2)[distinct]
-    estimate = (rank[kind].sum() - ours * (ours + 1) / 2) / (ours * others)
+    estimate = placements(score, kind)[kind].mean()
     pulled = (estimate * ours * others + 0.5) / (ours * others + 1)
     both_ours, both_others = pulled / (2 - pulled), 2 * pulled**2 / (1 + pulled)
     variance = (

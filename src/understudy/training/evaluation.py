@@ -74,6 +74,11 @@ class StudentCalibration:
         before, after = (gap_of((logits / each).softmax(1), y) for each in (1.0, self.temperature))
         return replace(self, before=before, after=after)
 
+    def widened(self, effect: float) -> "StudentCalibration":
+        """Of cross-validated rows, whose figures vary as much more."""
+        before, after = (widen(each, effect, lowest=-1.0) for each in (self.before, self.after))
+        return replace(self, before=before, after=after)
+
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> "StudentCalibration":
         return cls(stored["temperature"], Share(**stored["before"]), Share(**stored["after"]))
@@ -96,8 +101,7 @@ class Evaluation:
     #: None where no rows are held out to fit a temperature to.
     calibration: StudentCalibration | None = None
     #: Balanced accuracy, macro-F1, log-loss, AUC; and rows by true and predicted class, where the predictions of single
-    #: rows are known. The calibration gap's interval counts cross-validated rows as independent: on 50 rows of noise it
-    #: holds the truth in about 90% of sets.
+    #: rows are known.
     metrics: dict[str, Share] = field(default_factory=dict)
     confusion: list[list[int]] | None = None
     #: The variance of cross-validated figures over that of as many independent rows.
@@ -177,6 +181,7 @@ def evaluate_training(
     elif gold is not None and on_gold is not None:
         truth = gold.y[random_gold(gold)]
         found = measure_classes(cross_tempered(on_gold, truth), truth, held_out.disagreement if held_out else 0.0)
+        calibration = calibration and calibration.widened(found["effect"])
     unseen = _held_out((on_test, test), (on_gold, gold), (pilot or {}).get(HELD_OUT, {}), calibration)
     return Evaluation(
         accuracy, rows, int(counts.argmax()), float(counts.max() / counts.sum()), teacher, where, baseline, discordant,
