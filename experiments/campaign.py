@@ -96,7 +96,7 @@ def difference(one: Sequence[float], other: Sequence[float]) -> str:
 def tables(names: Sequence[str], seeds: range, workers: int) -> str:
     jobs = [(name, strategy, seed) for name in names for seed in seeds for strategy in STRATEGIES]
     found = dict(zip(jobs, in_processes(campaign, jobs, workers), strict=True))
-    rows, curves = [], []
+    rows = []
     for name in names:
         each = {strategy: [found[name, strategy, seed] for seed in seeds] for strategy in STRATEGIES}
         final = {strategy: [run[-1][1] for run in runs] for strategy, runs in each.items()}
@@ -104,17 +104,10 @@ def tables(names: Sequence[str], seeds: range, workers: int) -> str:
         shown = [f"{100 * mean(final[strategy]):.1f}" for strategy in STRATEGIES]
         budget = str(SETTINGS[name].budget)
         rows.append([name, budget, *shown, difference(*final.values()), difference(*halfway.values())])
-        for strategy, runs in each.items():
-            points = [
-                f"{labels[0][0]}: {100 * mean(one for _, one in labels):.1f}" for labels in zip(*runs, strict=True)
-            ]
-            curves.append([name, strategy, ", ".join(points)])
     parts = [
         f"**Campaigns beside random labelling** (test accuracy in % with all labels, {len(seeds)} seeds; differences "
         "paired, in points, with 95% t-intervals, bold where they exclude 0)",
         markdown(["set", "labels", "campaign", "random", "campaign − random", "halfway"], rows),
-        "Accuracy by labels, means:",
-        markdown(["set", "picked by", "labels: accuracy"], curves),
     ]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 

@@ -299,10 +299,6 @@ def tables(names: Sequence[str], budgets: Sequence[int], seeds: int, workers: in
         *both("accuracy", settings, alone),
         "**Right labels in the pool** (in %, the same seeds):",
         *both("labels", settings, alone),
-        "Labels of 4,000 rows by source (mean answers; new gold is part of the human's):",
-        markdown(
-            ["set", "budget", *PRICES, "new gold"], [[*map(str, key), *mix(cells)] for key, cells in settings.items()]
-        ),
     ]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
@@ -321,14 +317,6 @@ def both(what: str, settings: dict[tuple[str, int], Any], alone: Sequence[str]) 
         markdown(["set", "budget", *ways], rows),
         "The plan less the others, in points, paired over seeds, with 95% t-intervals; bold where they exclude 0:",
         markdown(["set", "budget", *(f"− {way}" for way in (*alone, MIX))], gaps),
-    ]
-
-
-def mix(cells: Sequence[dict[str, dict[str, Any]]]) -> list[str]:
-    plans = [one[PLAN] for one in cells]
-    return [
-        *(f"{mean(one['requests'][source] for one in plans):,.0f}" for source in PRICES),
-        f"{mean(one['gold'] for one in plans):,.0f}",
     ]
 
 

@@ -1,11 +1,14 @@
 """The audit's page: complete in itself, escaped, with a text for every picture."""
 
+import base64
+import io
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import understudy as us
 from understudy.auditing.audit import Audit
@@ -30,6 +33,20 @@ def audit(sure: bool) -> Audit:
     )
 
 
+def test_suspect_images_are_shown(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(80) % 2
+    x = (rng.random((80, 8, 8)) * 0.5 + 0.5 * y[:, None, None]).astype(np.float32)
+    given = np.where(np.arange(80) % 9 == 4, 1 - y, y)
+    gold, pool = us.Gold(x[:40], y[:40], teacher=given[:40]), us.Pool(x[40:], given[40:])
+    found = us.audit(gold, pool, rows_wrong=3)
+    write_audit_report(tmp_path / "audit.html", found, pool=pool)
+    pictures = re.findall(r'src="data:image/png;base64,([^"]*)"', (tmp_path / "audit.html").read_text())
+    assert found.suspects is not None and len(pictures) == 3
+    drawn = np.asarray(Image.open(io.BytesIO(base64.b64decode(pictures[0]))))
+    assert np.array_equal(drawn, (x[40 + found.suspects.top[0].row] * 255).astype(np.uint8))
+
+
 @pytest.mark.parametrize("sure", [True, False])
 def test_the_page_stands_alone(sure: bool, tmp_path: Path) -> None:
     found = audit(sure)
@@ -41,7 +58,7 @@ def test_the_page_stands_alone(sure: bool, tmp_path: Path) -> None:
     assert "&lt;b&gt;neg" in text and "pos &amp; $x$" in text
     ids = re.findall(r'id="([^"]*)"', text)
     assert len(ids) == len(set(ids))
-    assert text.count("<svg") == text.count("<figure") == (3 if sure else 2)
+    assert text.count('<svg class="wide"') == text.count("<figure") == (3 if sure else 2)
     open_tags: list[str] = []
 
     class Balanced(HTMLParser):

@@ -41,6 +41,13 @@ def test_words_page_and_json(folder: Path) -> None:
     assert "10.0% (95% CI" in output and "pos→neg" in output and "Audit: audit.html" in output
     assert max(map(len, output.splitlines())) <= 100
     assert "<title>Label quality" in (folder / "audit.html").read_text(encoding="utf-8")
+    with open(folder / "audit_scores.csv", newline="") as file:
+        scores = list(csv.DictReader(file))
+    assert len(scores) == 300 and list(scores[0]) == ["row", "line", "id", "label", "suggested", "p_wrong"]
+    lines = (folder / "pool.csv").read_text(encoding="utf-8").splitlines()
+    assert all(lines[int(one["line"]) - 1].split(",")[0] == one["id"] for one in scores)
+    highest = sorted(scores, key=lambda one: -float(one["p_wrong"]))[:20]
+    assert sum(int(one["id"][1:]) % 10 == 1 and one["suggested"] == "pos" for one in highest) >= 18
     call("audit --gold gold.csv --pool pool.csv --out audit.json --rows-wrong 5")
     stored = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
     assert stored["class_names"] == ["neg", "pos"]
@@ -49,11 +56,27 @@ def test_words_page_and_json(folder: Path) -> None:
     assert all(int(one["id"][1:]) % 10 == 1 for one in stored["suspects"]["top"])
 
 
+def test_suspects_are_shown_with_their_text(folder: Path) -> None:
+    with open("texts.csv", "w", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(["id", "message", "teacher_label", "label"])
+        for row in range(120):
+            word, label = ("fine <b>", "pos") if row % 2 else ("awful", "neg")
+            given = "pos" if row in (10, 70) else label
+            lines.writerow([f"r{row}", f"it was {word} {row}", given, label if row < 60 else ""])
+    output = call("audit --gold texts.csv --pool texts.csv --text message --out texts.html --rows-wrong 3").output
+    page = (folder / "texts.html").read_text(encoding="utf-8")
+    assert "line of texts.csv" in page and "it was awful 70" in page and "<b>" not in page
+    assert "it was awful 70" in output
+
+
 def test_mistakes_are_one_line(folder: Path) -> None:
     (folder / "there.html").write_text("x")
+    (folder / "scored_scores.csv").write_text("x")
     for line, problem in {
         "audit --gold gold.csv --pool pool.csv --out audit.txt": "written as .html or .json",
         "audit --gold gold.csv --pool pool.csv --out there.html": "already exists",
+        "audit --gold gold.csv --pool pool.csv --out scored.html": "scored_scores.csv already exists",
         "audit --gold gold.csv --pool pool.csv --target 0": "between 0 and 100",
         "audit --gold absent.csv": "is not there",
     }.items():

@@ -77,6 +77,18 @@ def test_every_cell_is_the_training_it_stands_for(tmp_path: Path) -> None:
     assert found.recommendation is not None and found.recommendation.choice in found.outcomes
 
 
+def test_auto_is_a_row(tmp_path: Path) -> None:
+    gold, pool, test = data()
+    options = {"epochs": 1, "lr": 0.01, "batch_size": 32, "progress": False, "workers": 1}
+    found = us.compare("linear", gold, pool, ["auto"], test=test, select=0.0, seeds=1, **options)
+    alone = us.auto("linear", gold, pool, test=test, seed=0, **options)
+    assert found.outcomes["auto"][0].last == alone.history[-1]["test_accuracy"] and not found.failed
+    with pytest.raises(us.UnderstudyError, match="none itself"):
+        us.auto("linear", gold, pool, methods=["auto"], **options)
+    with pytest.raises(us.UnderstudyError, match="none itself"):
+        us.compare("linear", gold, pool, {"auto": us.slam()}, test=test, seeds=1, **options)
+
+
 def test_pretraining_is_shared_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     gold, pool, test = data()
     calls: list[tuple[int, bool]] = []
@@ -252,8 +264,9 @@ def test_a_teacher_known_on_some_test_rows_is_compared_there() -> None:
     gold, pool, test = data()
     partly = test.take(torch.arange(30)) + us.Gold(test.x[30:], test.y[30:])
     found = us.compare(student, gold, pool, [], test=partly, select=0.0, **SMALL)
-    assert "The teacher is compared with the students on 30 of 100 test rows, where its label is known." in found.notes
     share = found.accuracy("teacher").mean
+    same = f"{100 * (share - found.difference('teacher', 'vanilla').mean):.1f}%"
+    assert any(note.startswith("70 tested rows have no label") and note.endswith(f"{same}.") for note in found.notes)
     assert found.accuracy("teacher").error == pytest.approx(error_of(share, 30))
     right = [found.outcomes["vanilla"][seed].judged.right[:30].mean() for seed in (0, 1)]  # type: ignore[union-attr]
     assert found.difference("teacher", "vanilla").mean == pytest.approx(share - np.mean(right))

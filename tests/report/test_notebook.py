@@ -35,7 +35,7 @@ def shown(value: Any) -> str:
 def test_a_run_is_its_report_s_parts(run: us.Run) -> None:
     html = shown(run)
     accuracy = f"{100 * run.history[-1]['test_accuracy']:.1f}%"
-    assert "Training with slam" in html and accuracy in html and html.count("<svg") == 1
+    assert "Training with slam" in html and accuracy in html and html.count('<svg class="wide"') == 1
     assert "mean α" in html
 
 

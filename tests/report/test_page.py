@@ -15,9 +15,10 @@ from understudy.comparison.outcome import Comparison, Outcome
 from understudy.maths.confidence import entropy
 from understudy.objective import Context
 from understudy.report.comparison_page import comparison_curves, write_comparison_report
-from understudy.report.figures import measure_teacher, reliability_figure, run_curves
+from understudy.report.figures import NARROW, WIDTH, measure_teacher, reliability_figure, run_curves
 from understudy.report.run_page import write_run_report
 from understudy.report.run_text import name_facts
+from understudy.report.templates import unbroken
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
@@ -62,7 +63,8 @@ def read(path: Path) -> tuple[Page, str]:
     for used in re.findall(r"url\(#([^)]*)\)", text):
         assert used in page.ids
     figures = [value for tag, name, value in page.attributes if tag == "figure" and name == "aria-label"]
-    assert len(figures) == text.count("<svg") > 0, "every picture has a text of its own"
+    wide, narrow = (text.count(f'<svg class="{kind}"') for kind in ("wide", "narrow"))
+    assert len(figures) == wide == narrow > 0, "every picture has a text of its own, and is there for a phone too"
     return page, " ".join(" ".join(page.text).split())
 
 
@@ -221,8 +223,24 @@ def test_long_histories_are_thinned_and_short_ones_drawn() -> None:
     def history(epochs: int) -> list[dict[str, float]]:
         return [{"epoch": e + 1, "loss": 1 / (e + 1), "test_accuracy": 0.5, "test_loss": 1.0} for e in range(epochs)]
 
-    assert len(run_curves(history(20_000))) < 40_000
+    assert len(run_curves(history(20_000))) < 70_000
     assert "<svg" in run_curves(history(1), selected_epoch=1)
+
+
+def test_a_narrow_picture_has_its_panels_below_each_other_and_all_of_its_legend() -> None:
+    history = [{"epoch": e, "loss": 1 / e, "test_accuracy": 0.5, "test_loss": 1.0} for e in (1, 2, 3)]
+    wide, narrow = run_curves(history).split('<svg class="narrow"')
+    sizes = [[float(each) for each in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', part).groups()]
+             for part in (wide, narrow)]  # type: ignore[union-attr]  # fmt: skip
+    assert sizes[0][0] == pytest.approx(72 * WIDTH) and sizes[1][0] == pytest.approx(72 * NARROW)
+    assert sizes[1][1] == pytest.approx(1.6 * sizes[0][1])
+    for name in ("accuracy, %", "loss", "epoch"):
+        assert wide.count(name) == narrow.count(name) > 0
+
+
+def test_a_cell_keeps_its_interval_together_and_stays_escaped() -> None:
+    assert unbroken("80.0% (67.2–89.4)") == '80.0% <span class="ci">(67.2–89.4)</span>'
+    assert unbroken("<b> (a–<i>)") == '&lt;b&gt; <span class="ci">(a–&lt;i&gt;)</span>'
 
 
 def test_facts_have_names() -> None:
@@ -241,7 +259,7 @@ def test_a_page_shows_what_reconciled_labels_were_made_of(tmp_path: Path) -> Non
     write_run_report(tmp_path / "report.html", run)
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Label sources" in text and "your student, trained by &lt;gce&gt;" in text
-    assert "0.61" in text and "80.0% (67.2–89.4)" in text and "90.0%" in text
+    assert "0.61" in text and '80.0% <span class="ci">(67.2–89.4)</span>' in text and "90.0%" in text
     assert "reconciled.weight" not in text, "the table tells it, not the facts"
     write_run_report(tmp_path / "plain.html", us.Run(us.models.linear(2, 2), [], {}, {}, {"gold_rows": 5.0}))
     assert "Label sources" not in (tmp_path / "plain.html").read_text(encoding="utf-8")

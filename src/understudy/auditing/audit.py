@@ -123,12 +123,13 @@ class Audit(Shown):
         return lines
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON; without the curve and the probability of every single pool row."""
+        """Ready for JSON; without the curve and the scores of every single pool row."""
         values = asdict(self) | {"verdict": self.verdict, "warnings": self.warnings}
         values["expectations"] = [each._asdict() for each in self.expectations]
         values.pop("curve")
         if values["suspects"] is not None:
-            values["suspects"].pop("probability")
+            for scores in ("probability", "labels", "suggestions"):
+                del values["suspects"][scores]
         # JSON has no NaN: what is unknown is null.
         text = json.dumps(values, default=np.ndarray.tolist)
         plain: dict[str, Any] = json.loads(text, parse_constant=lambda name: None)

@@ -26,7 +26,7 @@ all zero (TF-IDF) stay sparse and are taken as they are: 10,000 sentences of 20,
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -200,6 +200,7 @@ class Suspect:
     confidence: float | None
     #: Of the pool's file, as an editor counts, where it has lines.
     line: int | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -212,10 +213,14 @@ class Suspects:
     #: ROC-AUC of the same ranking on gold.
     roc: Share
     by_features: bool
+    #: For every pool row, its label and the class that is suggested instead; -1 where there is none.
+    labels: Ints
+    suggestions: Ints
 
-    def with_lines(self, line: Callable[[int], int] | None) -> "Suspects":
-        """``line``: of a pool row; None: the file has none."""
-        return self if line is None else replace(self, top=[replace(one, line=line(one.row)) for one in self.top])
+    def located(self, line: Callable[[int], int] | None, texts: Sequence[Any] | None) -> "Suspects":
+        """``line``: of a pool row, ``texts``: of all of them; None: the file has none."""
+        found = self.top if line is None else [replace(one, line=line(one.row)) for one in self.top]
+        return replace(self, top=[replace(one, text=None if texts is None else texts[one.row]) for one in found])
 
 
 def find_suspects(gold: Gold, pool: Pool, data: AuditData, trust: Reliability, *, top: int, seed: int) -> Suspects:
@@ -237,8 +242,10 @@ def find_suspects(gold: Gold, pool: Pool, data: AuditData, trust: Reliability, *
         # Gold's features may be of another kind than the pool's.
         on_gold += np.nan if x is None else models.score(x, data.gold.predicted)[0]
     curve = ErrorCurve.fit(on_gold, data.wrong, suspicion)
-    probability = np.full(len(pool), np.nan)
-    probability[index.numpy()] = curve(suspicion)
+    probability, given, other = np.full(len(pool), np.nan), np.full(len(pool), -1), np.full(len(pool), -1)
+    probability[index.numpy()], given[index.numpy()] = curve(suspicion), labels
+    if suggested is not None:
+        other[index.numpy()] = suggested
     first = np.argsort(-suspicion, kind="stable")[:top]
     rows = index[torch.from_numpy(first)].tolist()
     ids = [None] * len(rows) if pool.ids is None else pool.ids[rows].tolist()
@@ -255,6 +262,8 @@ def find_suspects(gold: Gold, pool: Pool, data: AuditData, trust: Reliability, *
         # What it is on this pool is a draw too.
         roc=widen(area(on_gold, data.wrong), 1 + len(on_gold) / len(labels)) if np.isfinite(on_gold).all() else UNKNOWN,
         by_features=models is not None,
+        labels=given,
+        suggestions=other,
     )  # fmt: skip
 
 

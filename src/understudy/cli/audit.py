@@ -18,7 +18,7 @@ def audit_command(
     gold: Annotated[Path, flag("Trusted labels, of rows the teacher labelled too.")],
     data: DataOptions,
     pool: Annotated[Path | None, shared.POOL] = None,
-    out: Annotated[Path | None, flag("New .html page or .json file.")] = None,
+    out: Annotated[Path | None, flag("New .html page, with all scores beside it as .csv; or .json.")] = None,
     rows_wrong: Annotated[int, typer.Option(min=0, help="How many suspect rows to list; 0: none.")] = 20,
     target: Annotated[float, typer.Option(help="Count the gold rows for a noise interval of ± so many points.")] = 2.0,
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
@@ -46,6 +46,9 @@ def audit_command(
     """
     if out is not None:
         check_new_file(out, "an audit is", (".html", ".json"))
+        scores = out.with_name(f"{out.stem}_scores.csv")
+        if out.suffix == ".html":
+            check_new_file(scores, "scores are", (".csv",))
     if not 0 < target < 100:
         raise UnderstudyError(f"--target {target:g} is not between 0 and 100 points")
     from understudy.auditing.audit import audit
@@ -59,15 +62,20 @@ def audit_command(
         seed=seed,
     )  # fmt: skip
     if result.suspects is not None:
-        result = replace(result, suspects=result.suspects.with_lines(examples.line))
+        texts = None if examples.texts is None else examples.texts["pool"].content
+        result = replace(result, suspects=result.suspects.located(examples.line, texts))
     print_audit(result)
     if out is None:
         return
     if out.suffix == ".json":
         write_json(out, result.to_dict())
     else:
-        from understudy.report.audit_page import write_audit_report
+        from understudy.report.audit_page import write_audit_report, write_scores
 
         files = {"Gold file": gold, "Pool file": None if examples.pool is None else pool_file([gold], pool)}
-        write_audit_report(out, result, settings={name: path for name, path in files.items() if path is not None})
+        settings = {name: path for name, path in files.items() if path is not None}
+        write_audit_report(out, result, settings=settings, pool=examples.pool, file=settings.get("Pool file"))
+        if result.suspects is not None and examples.pool is not None:
+            write_scores(scores, result, examples.pool, examples.line)
+            typer.echo(shown(f"Scores of all pool rows: {scores}"))
     typer.echo(shown(f"Audit: {out}"))

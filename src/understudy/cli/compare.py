@@ -27,7 +27,7 @@ def compare_command(
     options: CompareOptions,
     pool: Annotated[Path | None, shared.POOL] = None,
     methods: Annotated[
-        str, typer.Option(help="Names, separated by commas; options after colons: slam:lower_bound=0.6.")
+        str, typer.Option(help="Names, separated by commas, auto too; options after colons: slam:lower_bound=0.6.")
     ] = "slam,weighted,reconciled",
     test: Annotated[Path | None, shared.TEST] = None,
     select: Annotated[Path | None, shared.SELECT] = None,

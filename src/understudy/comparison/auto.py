@@ -48,12 +48,10 @@ from understudy.training.callbacks import Callback
 from understudy.training.distributed import is_first, joined, on_rank_zero, same_data
 from understudy.training.evaluation import HELD_OUT, StudentCalibration, measure_classes
 from understudy.training.held_out import reconciled_counts
-from understudy.training.options import SHARED, TrainingOptions, shows_options
+from understudy.training.options import FINAL, SHARED, TrainingOptions, shows_options
 from understudy.training.prepare import check_outputs
 from understudy.training.run import Run, usable_folder
 
-#: Options of the final training.
-FINAL = ("seed", "ema", "checkpoint_every")
 #: In the run's folder, until the run is finished.
 FOLDER = "pilot"
 SOURCES = (GOLD_ONLY, VANILLA, "gce", "forward", "self_distillation")

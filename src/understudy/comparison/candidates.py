@@ -15,6 +15,7 @@ from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.method_options import read_options
 from understudy.objective import Objective
+from understudy.training.options import AUTO
 
 TEACHER, GOLD_ONLY, VANILLA, RECONCILED = "teacher", "gold only", "vanilla", "reconciled"
 CONFIDENT = "confident"
@@ -22,9 +23,9 @@ CONFIDENT = "confident"
 FEWEST_ROWS = 20
 
 
-def named_methods(methods: Methods, pool: Pool) -> tuple[dict[str, Objective], list[str]]:
-    """Name -> objective, baselines first; and notes on what had to be left out."""
-    named = named_objectives(methods)
+def named_methods(methods: Methods, pool: Pool, *, auto: bool = False) -> tuple[dict[str, Objective], list[str]]:
+    """Name -> objective, baselines first; and notes on what was left out. ``auto``: whether it may be among them."""
+    named = named_objectives(methods, auto=auto)
     baselines = {GOLD_ONLY: registry.METHODS["vanilla"](), VANILLA: named.get(VANILLA) or registry.METHODS["vanilla"]()}
     notes = []
     if CONFIDENT not in named:
@@ -35,17 +36,19 @@ def named_methods(methods: Methods, pool: Pool) -> tuple[dict[str, Objective], l
     return baselines | named, notes
 
 
-def named_objectives(methods: Methods) -> dict[str, Objective]:
+def named_objectives(methods: Methods, *, auto: bool = False) -> dict[str, Objective]:
     """The user's methods by name."""
     named = _built(methods) if isinstance(methods, Mapping) else parse_methods(methods)
     for name in (TEACHER, GOLD_ONLY):
         if name in named:
             raise UnderstudyError(f"{name!r} is always compared; give this method another name")
+    if AUTO in named and (isinstance(methods, Mapping) or not auto):
+        raise UnderstudyError(f"{AUTO!r} chooses among methods and is none itself; name others")
     return named
 
 
 def parse_methods(methods: Sequence[str]) -> dict[str, Objective]:
-    """``name`` or ``name:option=value:option=value`` -> objective."""
+    """``name`` or ``name:option=value:option=value`` -> objective; ``auto`` -> what stands for it."""
     if isinstance(methods, str):
         raise UnderstudyError(f"methods={methods!r} is a text; pass a list of names, e.g. ['slam', 'weighted']")
     if not isinstance(methods, Iterable):
@@ -55,10 +58,12 @@ def parse_methods(methods: Sequence[str]) -> dict[str, Objective]:
     objectives: dict[str, Objective] = {}
     for text in methods:
         name, *options = str(text).split(":")
-        if name not in registry.METHODS:
-            raise UnderstudyError(f"there is no method {name!r}; use one of {', '.join(registry.METHODS)}")
         if text in objectives:
             raise UnderstudyError(f"method {text!r} is named twice; name it once")
+        if text == AUTO:
+            name = RECONCILED  # the default of us.auto, which a comparison calls
+        if name not in registry.METHODS:
+            raise UnderstudyError(f"there is no method {name!r}; use one of {', '.join(registry.METHODS)}, or {AUTO}")
         objectives[text] = registry.METHODS[name](**read_options(registry.METHODS[name], options))
     return objectives
 

@@ -8,7 +8,7 @@ always train. Rows that estimate only are one: they measure the teacher, select 
 
 import copy
 import warnings
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -34,7 +34,7 @@ from understudy.objective import Context, Objective
 from understudy.store.fingerprints import fingerprint
 from understudy.training.callbacks import Callback
 from understudy.training.evaluation import gold_only_options
-from understudy.training.options import NOT_SHARED, TrainingOptions
+from understudy.training.options import AUTO, FINAL, NOT_SHARED, SHARED, TrainingOptions
 from understudy.training.prepare import check_outputs
 from understudy.training.run import Run, state_to_bytes
 from understudy.training.train import fit_resolved, train
@@ -104,13 +104,14 @@ class Job:
 
     def __init__(
         self, student: Student, gold: Gold, pool: Pool, methods: Methods, recipe: TrainingOptions, test: Any,
-        select: Any, callbacks: Sequence[Callback] = (),
+        select: Any, callbacks: Sequence[Callback] = (), auto: Callable[..., Run] = train,
     ) -> None:  # fmt: skip
+        """``auto``: what trains the method of that name."""
         check_sets(gold, pool, both_for="a comparison")
         drop_unlabelled(pool)  # raises for a pool without labels
         assert pool.teacher is not None
         pool.teacher.take(torch.arange(1))  # votes fit their model now, once, and not in every process
-        self.objectives, self.notes = named_methods(methods, weighed(pool, gold))
+        self.objectives, self.notes = named_methods(methods, weighed(pool, gold), auto=True)
         if not len(gold.training_rows()):
             del self.objectives[GOLD_ONLY]
             self.notes.append("gold only is left out: every gold row is for estimates only.")
@@ -123,7 +124,7 @@ class Job:
         self.gold = copy.copy(gold)  # it will hold a ``cache``, which the user's shall not
         #: Estimates from the gold of each seed; under None where all seeds have all of gold.
         self.cached_estimates: dict[int | None, dict[Hashable, Any]] = {}
-        self.student, self.pool, self.recipe, self.callbacks = student, pool, recipe, callbacks
+        self.student, self.pool, self.recipe, self.callbacks, self.auto = student, pool, recipe, callbacks, auto
 
     def settings(self) -> dict[str, Any]:
         """What must be the same for cells of one table."""
@@ -163,11 +164,16 @@ class Job:
             try:
                 if not self._cross_fits(cell, parts.gold):
                     recipe, student = recipe.replace(pretrain_epochs=0), self._student(cell)
-                run = train_method(
-                    cell.method, student, parts.gold, self.pool, self.objectives[cell.method], recipe,
-                    test=parts.test, select=parts.select, callbacks=self.callbacks, progress=False,
-                    notes={"compared_as": cell.method},
-                )  # fmt: skip
+                more: dict[str, Any] = {
+                    "test": parts.test, "select": parts.select, "callbacks": self.callbacks, "progress": False,
+                    "notes": {"compared_as": cell.method},
+                }  # fmt: skip
+                if cell.method == AUTO:
+                    given = {name: recipe.arguments()[name] for name in (*SHARED, *FINAL)} | {"workers": 1}
+                    run = self.auto(student, parts.gold, self.pool, **more, **given)
+                else:
+                    objective = self.objectives[cell.method]
+                    run = train_method(cell.method, student, parts.gold, self.pool, objective, recipe, **more)
             except UnderstudyError as error:
                 raise UnderstudyError(f"{cell}: {error}") from error
         right = self._judge(run.predict(parts.test.rows), parts.test.y)
@@ -178,7 +184,7 @@ class Job:
         """Whether the method pretrains copies of the student itself, because it predicts gold rows that trained it."""
         trained_on = (~gold.estimate_only[gold.calibration_rows()]).any()
         asks = cell.method != GOLD_ONLY and self.objectives[cell.method].predicts_gold
-        return asks and bool(trained_on)
+        return cell.method == AUTO or (asks and bool(trained_on))
 
     def _student(self, cell: Cell) -> Student:
         if cell.start is None:

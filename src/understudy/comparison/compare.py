@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from understudy.comparison.auto import auto
 from understudy.comparison.candidates import TEACHER, VANILLA
 from understudy.comparison.cells import Cell, Job
 from understudy.comparison.comparison_options import CompareOptions, Methods, take_options
@@ -177,9 +178,9 @@ def compare(
 ) -> Comparison:
     """Compare methods on your own data, and recommend one.
 
-    ``methods``: names (``"slam"``, ``"slam:lower_bound=0.6"``), or a dict of names to objectives. Always beside them:
-    the teacher, gold only (as many steps as the others), vanilla, and confident. Within a seed all of them share the
-    splits, the initial student (pretrained once) and the batches. ``test``: a test set; without one gold is split into
+    ``methods``: names (``"slam"``, ``"slam:lower_bound=0.6"``, ``"auto"``), or a dict of names to objectives. Always
+    beside them: the teacher, gold only (as many steps as the others), vanilla, and confident. Within a seed all share
+    splits, initial student (pretrained once) and batches. ``test``: a test set; without one gold is split into
     5 folds and seed s tests on fold s. ``select``: a validation set that chooses the epoch, or the share of gold for it
     (0.0: none). ``out`` keeps every finished cell: the same call resumes, and more seeds or methods may be added. A
     cell that fails is marked in the table and does not end the others (``failed``); the next call tries it again.
@@ -193,7 +194,7 @@ def compare(
     validation = select if isinstance(select, Gold) else None
     student = named_student(student, gold, pool)
     resolved, _ = resolve_options(student, gold, pool, options, select=validation)
-    job = Job(student, gold, pool, methods, resolved, test, select, callbacks)
+    job = Job(student, gold, pool, methods, resolved, test, select, callbacks, auto)
     with ends_on_sigterm(), tempfile.TemporaryDirectory() as scratch:
         path = work_folder(scratch if out is None else out)
         with locked(path):
@@ -271,11 +272,14 @@ def _gather(job: Job, folder: CompareFolder, seeds: list[int], failed: dict[Cell
         del comparison.outcomes[TEACHER]
     if TEACHER not in comparison.outcomes:
         comparison.notes.append("The teacher's own accuracy is unknown: no gold or test row has its label.")
-    elif job.test is not None and len(job.test.calibration_rows()) < len(job.test) and job.teacher_seen_on == "test":
-        known = f"{len(job.test.calibration_rows()):,} of {len(job.test):,} test rows"
-        comparison.notes.append(f"The teacher is compared with the students on {known}, where its label is known.")
     elif job.test is not None and job.teacher_seen_on == "gold":
         comparison.notes.append("The teacher is measured on gold, the students on the test rows.")
+    elif VANILLA in comparison.outcomes and (missing := comparison.rows_only_in(VANILLA, TEACHER)):
+        same = comparison.accuracy(TEACHER).mean - comparison.difference(TEACHER, VANILLA).mean
+        comparison.notes.append(
+            f"{missing:,} tested rows have no label of the teacher; differences to it are measured on the others, on "
+            f"which {VANILLA} has {percent(same)}%."
+        )
     if job.test is None:
         comparison.notes.append("No test rows were given: every student is tested on gold rows kept from its training.")
     for text in comparison.warnings:

@@ -130,6 +130,14 @@ class Comparison(Shown):
             return self.accuracy(method).minus(self.accuracy(other))
         return _interval(mine, {seed: theirs[seed] for seed in mine if seed in theirs}, self.least - 1)
 
+    def rows_only_in(self, method: str, other: str) -> int:
+        """How many different test rows ``method`` is judged on and ``other`` is not."""
+        mine, theirs = (
+            {row for one in self._of(name).values() if one.judged is not None for row in one.judged.rows.tolist()}
+            for name in (method, other)
+        )
+        return len(mine - theirs)
+
     def above_majority(self, method: str) -> Interval | None:
         """``method`` minus the majority-class baseline; None where that is unknown."""
         mine = self._of(method)

@@ -3,17 +3,23 @@
 write_audit_report("audit.html", us.audit(gold, pool))
 """
 
-from collections.abc import Mapping, Sequence
+import base64
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
+from torch import Tensor
 
 from understudy.auditing.audit import Audit
 from understudy.auditing.measures import ClassAccuracy
+from understudy.data.examples import Pool
+from understudy.io.write import write_columns
 from understudy.report.figures import GREY, RIGHT, WRONG, accuracy_curve, drawing, name_lines
 from understudy.report.templates import facts, sentences, shorten, write_page
+from understudy.web.cards import picture
 
 # A page of more classes is a page without readers; the most frequent are shown.
 MOST_CLASSES = 30
@@ -24,10 +30,39 @@ TITLE = "Label quality"
 
 
 def write_audit_report(
-    path: str | Path, audit: Audit, *, title: str = TITLE, settings: Mapping[str, Any] | None = None
-) -> None:
-    """``settings``: the options of the audit, shown among the facts."""
-    write_page(path, title=title, settings=settings, **audit_parts(audit))
+    path: str | Path, audit: Audit, *, title: str = TITLE, settings: Mapping[str, Any] | None = None,
+    pool: Pool | None = None, file: Path | None = None,
+) -> None:  # fmt: skip
+    """``settings``: the options of the audit, shown among the facts. ``pool``: whose images are shown, if its rows are
+    such; ``file``: where it was read from."""
+    top = [] if audit.suspects is None or pool is None else audit.suspects.top
+    pictures = {one.row: image for one in top if pool is not None and (image := thumbnail(pool, one.row))}
+    write_page(path, title=title, settings=settings, **audit_parts(audit) | {"pictures": pictures, "file": file})
+
+
+def thumbnail(pool: Pool, row: int) -> str | None:
+    """A row that is an image, as the address of a picture; None for any other."""
+    (x,) = batch if isinstance(batch := pool.rows.take(torch.tensor([row])), Tensor) else [torch.empty(0)]
+    if x.ndim < 2 or (x.ndim == 3 and x.shape[0] not in (1, 3)) or x.ndim > 3:
+        return None
+    content, kind = picture(x.numpy(), None, f"pool row {row}")
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def write_scores(path: Path, audit: Audit, pool: Pool, line: Callable[[int], int] | None) -> None:
+    """A table of all pool rows: label, suggested label, the probability that the label is wrong."""
+    found, names = audit.suspects, [*audit.class_names, ""]
+    assert found is not None
+    rows = range(len(pool))
+    columns: dict[str, list[Any]] = {
+        "row": list(rows),
+        "line": [] if line is None else [line(row) for row in rows],
+        "id": [] if pool.ids is None else pool.ids.tolist(),
+        "label": [names[label] for label in found.labels],
+        "suggested": [names[label] for label in found.suggestions] if found.by_features else [],
+        "p_wrong": [None if value != value else round(float(value), 4) for value in found.probability],
+    }
+    write_columns(path, {name: cells for name, cells in columns.items() if cells})
 
 
 def audit_parts(audit: Audit) -> dict[str, Any]:
@@ -53,6 +88,8 @@ def audit_parts(audit: Audit) -> dict[str, Any]:
         "suspects_text": "".join(sentences("audit", "suspects", audit.suspects)) if audit.suspects else "",
         "facts": facts("audit", audit),
         "most_sources": MOST_SOURCES,
+        "pictures": {},
+        "file": None,
     }
 
 

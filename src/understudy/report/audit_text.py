@@ -45,7 +45,8 @@ def print_audit(audit: Audit, console: Console | None = None) -> None:
     if audit.suspects is not None and audit.suspects.top:
         title = f"[bold]Rows most likely mislabelled (ranking's ROC-AUC on gold: {auc_ci(audit.suspects.roc)})[/]"
         place = "row" if audit.suspects.top[0].line is None else "line"
-        print_table(out, title, _suspects(audit), [place, "id", "label", "suggested", "P(wrong)"], left=4)
+        texts = ["text"] if audit.suspects.top[0].text is not None else []
+        print_table(out, title, _suspects(audit), [place, "id", "label", "suggested", "P(wrong)", *texts], left=4)
         out.print(sentences("audit", "suspects", audit.suspects)[0])
     reasons = ((escape(each.method), each.outlook, escape(each.reason)) for each in audit.expectations)
     columns = ["method", "beats vanilla?", "reason"]
@@ -91,6 +92,7 @@ def _suspects(audit: Audit) -> Iterator[Sequence[str]]:
             _cell(audit.class_names[row.label]),
             suggested,
             f"{row.probability:.0%}",
+            *([] if row.text is None else [_cell(" ".join(row.text.split()), 40)]),
         )
 
 

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from understudy.comparison.digits_demo import SLAM, WEIGHTED, DemoResult
+from understudy.comparison.digits_demo import DemoResult
 from understudy.comparison.interval import Interval, chance
 from understudy.comparison.outcome import LEVEL, Comparison
 from understudy.errors import UnderstudyError
@@ -199,18 +199,14 @@ def _fit_second_half(ax: Axes) -> None:
 
 
 def write_demo_report(path: str | Path, result: DemoResult) -> None:
-    means: dict[str, float] = {}
-    for method in (SLAM, WEIGHTED):
-        runs = [outcome.facts for outcome in result.comparison.outcomes[method].values()]
-        means |= {name: float(np.mean([run.get(name, np.nan) for run in runs])) for name in runs[0]}
     write_comparison_report(
         path,
         result.comparison,
-        title="Demo: a student that learns from an imperfect teacher",
+        title="Demo: few trusted labels, many doubtful ones",
         lead=sentences("demo", "lead", result.setting)[0],
         verdict=sentences("demo", "verdict", result.comparison),
         trust=measure_teacher(result.first.gold, result.first.pool),
-        trust_note="Shown is the first seed, as SLaM used it.",
-        facts=facts("demo", result.setting, len(result.first.test), means),
+        trust_note="Shown is the first seed.",
+        facts=facts("demo", result.setting, len(result.first.test)),
         warnings=result.warnings,
     )

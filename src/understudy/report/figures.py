@@ -7,6 +7,7 @@ tell apart; markers differ too, for print in black.
 
 import io
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,12 +20,13 @@ import torch
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import FixedFormatter, MaxNLocator, PercentFormatter
 from torch import Tensor
 
 from understudy.data.examples import Gold, Pool, weigh_by_gold
 from understudy.labels.reliability import Reliability
 from understudy.maths.accuracy_curves import StepCurve
+from understudy.maths.proportions import exact, widen
 from understudy.report.templates import shorten
 
 
@@ -75,7 +77,8 @@ COLOURS = ("#E69F00", "#0072B2", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#0
 MARKERS = ("s", "o", "^", "D", "v", "P", "X")
 GREY = "#666666"
 RIGHT, WRONG = "#0072B2", "#D55E00"
-WIDTH = 7.2
+#: In inches, of a page and of a phone's: letters are as large as the text around them.
+WIDTH, NARROW = 7.2, 4.1
 # More marks than this only blacken the picture, and more points of a curve only fill the page.
 MOST_MARKS, MOST_POINTS = 2000, 120
 CONFIDENCE_NAMES = {
@@ -92,18 +95,47 @@ _RUN_LOOK = {"loss": ("black", "-"), "test": (COLOURS[1], "-"), "select": (COLOU
 
 @contextmanager
 def drawing(name: str, height: float) -> Iterator[tuple[Figure, list[Markup]]]:
-    """A figure to draw on; its SVG is the list's only entry when the block ends."""
+    """A figure to draw on; its SVG is the list's only entry when the block ends.
+
+    There are two of it, for a wide page and for a phone's; the page's rules show the one that fits.
+    """
     result: list[Markup] = []
-    # The salt makes ids the same every time, and different between the figures of a page.
-    with matplotlib.rc_context({**LOOK, "svg.hashsalt": name}):
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    with matplotlib.rc_context(LOOK):
         yield figure, result
-        buffer = io.StringIO()
+        wide = _svg(figure, name, "wide")
+        _narrow(figure)
+        result.append(wide + _svg(figure, f"{name}, narrow", "narrow"))
+
+
+def _svg(figure: Figure, salt: str, kind: str) -> Markup:
+    buffer = io.StringIO()
+    # The salt makes ids the same every time, and different between the figures of a page.
+    with matplotlib.rc_context({"svg.hashsalt": salt}):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    result.append(_inline(buffer.getvalue()))
+    return _inline(buffer.getvalue(), kind)
 
 
-def _inline(svg: str) -> Markup:
+def _narrow(figure: Figure) -> None:
+    """Lay the figure out anew for a phone: panels below each other, short lines of text, names of classes upright."""
+    panels = [ax for ax in figure.axes if (place := ax.get_subplotspec()) and place.get_gridspec().ncols > 1]
+    for ax, place in zip(panels, figure.add_gridspec(max(len(panels), 1), 1), strict=False):
+        ax.set_subplotspec(place)
+    figure.set_size_inches(NARROW, figure.get_size_inches()[1] * max(1.0, 0.8 * len(panels)))
+    for legend in list(figure.legends):
+        names = [text.get_text() for text in legend.get_texts()]
+        columns = 1 if max(map(len, names)) > 25 else 2
+        legend.remove()
+        figure.legend(legend.legend_handles, names, loc="outside upper left", ncols=columns)
+    for ax in figure.axes:
+        ax.set_xlabel(textwrap.fill(ax.get_xlabel(), 45))
+        labels = ax.get_xticklabels()
+        if isinstance(ax.xaxis.get_major_formatter(), FixedFormatter) and sum(len(x.get_text()) for x in labels) > 45:
+            for label in labels:
+                label.set(rotation=90, ha="center")
+
+
+def _inline(svg: str, kind: str) -> Markup:
     """SVG as a part of an HTML page: without prolog, metadata, namespaces, fixed size and the ids nothing refers to."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
@@ -112,7 +144,7 @@ def _inline(svg: str) -> Markup:
     head, _, body = svg.partition(">")
     view = re.search(r'viewBox="[^"]*"', head)
     assert view is not None
-    return Markup(f'<svg {view.group(0)} aria-hidden="true">{body.strip()}')
+    return Markup(f'<svg class="{kind}" {view.group(0)} aria-hidden="true">{body.strip()}')
 
 
 def name_lines(ax: Axes, names: Sequence[str], xlabel: str) -> None:
@@ -162,6 +194,22 @@ def accuracy_bars(shares: Mapping[str, tuple[float, float, float]]) -> Markup:
                         textcoords="offset points", va="center", fontsize=9)  # fmt: skip
         name_lines(ax, list(shares), "accuracy, %; lines: 95% CI")
         ax.set_xlim(0, 109 if max(high for _, _, high in shares.values()) > 0.92 else 100)
+    return result[0]
+
+
+def confidence_figure(parts: Sequence[Sequence[float]], effect: float) -> Markup:
+    """Accuracy of parts of the rows against their mean confidence, with 95% intervals; on the line is calibrated."""
+    with drawing("confidence", 3.0) as (figure, result):
+        ax = figure.add_subplot(xlabel="mean confidence, %", ylabel="accuracy, %")
+        ax.plot([0, 100], [0, 100], color=GREY, lw=1, ls=":", label="calibrated")
+        for number, (confidence, correct, rows) in enumerate(parts):
+            share = widen(exact(round(correct), round(rows)), effect)
+            ax.plot([100 * confidence] * 2, [100 * share.low, 100 * share.high], color=RIGHT, lw=2, alpha=0.5)
+            name = None if number else f"about {rows:.0f} rows each, 95% CI"
+            ax.scatter(100 * confidence, 100 * share.estimate, s=26, color=RIGHT, zorder=3, label=name)
+        least = 100 * min(part[0] for part in parts)
+        ax.set(xlim=(max(0, least - 8), 101), ylim=(0, 103))
+        figure.legend(loc="outside upper left", ncols=2)
     return result[0]
 
 

@@ -14,6 +14,7 @@ from understudy.maths.classification_metrics import by_class
 from understudy.maths.proportions import widen
 from understudy.report.figures import (
     accuracy_bars,
+    confidence_figure,
     confusion_matrix_figure,
     measure_teacher,
     run_curves,
@@ -24,9 +25,9 @@ from understudy.report.run_text import (
     SET_NAMES,
     SOURCE_HEADINGS,
     capitalised,
+    job_facts,
     metric_text,
     name_facts,
-    request_facts,
     result_table,
     source_table,
     summary,
@@ -69,7 +70,7 @@ def write_job_report(path: str | Path, job: TrainedJob) -> list[tuple[str, list[
     """Write the page of a training from tables; returns its summary."""
     return write_run_report(
         path, job.run, gold=job.examples.gold, pool=job.examples.pool, lower_bound=job.options.get("lower_bound", 0.5),
-        warnings=job.warnings, settings=request_facts(job.request, job.run),
+        warnings=job.warnings, settings=job_facts(job),
     )  # fmt: skip
 
 
@@ -96,6 +97,7 @@ def _by_class(found: Evaluation | None, class_names: Sequence[str] | None, first
             for name, share in sorted(shares.items(), key=lambda one: one[0] != first)
         ],
         "class_metrics": lines,
+        "confidence_svg": confidence_figure(found.confidence, found.effect) if len(found.confidence) > 1 else None,
         "confusion_svg": confusion_matrix_figure(counts, names) if len(names) <= MOST_CLASSES else None,
     }
 

@@ -19,7 +19,7 @@ from understudy.maths.metric_scores import ACCURACY, AUC, LOG_LOSS
 from understudy.maths.proportions import Share, cross_validated, two_sided
 from understudy.reconciling.label_sources import NUMBERS, sources_in
 from understudy.report.templates import percent_range, print_table, sentences
-from understudy.training.job import TrainRequest, reads_texts
+from understudy.training.job import TrainedJob, reads_texts
 from understudy.training.optimizers import ITERATIONS
 from understudy.training.options import AUTO, LBFGS
 from understudy.training.run import Run
@@ -106,8 +106,9 @@ def choice_reason(run: Run) -> str | None:
     return None if decision is None else sentences("run", "choice", decision)[0]
 
 
-def request_facts(request: TrainRequest, run: Run) -> dict[str, Any]:
-    """The options of a training from files, for the facts of its report."""
+def job_facts(job: TrainedJob) -> dict[str, Any]:
+    """The options and the cost of a training from files, for the facts of its report."""
+    request, run = job.request, job.run
     data, text_of = request.data, request.data.encoder if request.data.encoder != "none" else "TF-IDF"
     if reads_texts(request.student):
         text_of = "read by the student"
@@ -129,6 +130,8 @@ def request_facts(request: TrainRequest, run: Run) -> dict[str, Any]:
         **epochs_fact(run.config),
         "Penalty": _penalty(run.config.get("chosen_penalty")),
         "Chosen": choice_reason(run),
+        "Parameters of the student": f"{sum(each.numel() for each in run.student.parameters()):,}",
+        "Whole run, seconds": f"{job.seconds:,.1f}",
     }
     return {name: value for name, value in facts.items() if value is not None}
 

@@ -7,6 +7,7 @@ All values in pages are escaped; pictures come as ``Markup``. A line of a text i
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,7 @@ from shlex import quote
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from rich.console import Console
 from rich.table import Table
 
@@ -78,7 +79,7 @@ def _templates(finalize: Callable[[Any], Any] | None = None) -> jinja2.Environme
     )  # fmt: skip
     filters = (
         number, counted, two_digits, chance, percent, percent_down, signed, ci, percent_ci, points_ci, auc_ci,
-        auc_range, p_text, gain_text, first_names, printable, quote,
+        auc_range, p_text, gain_text, first_names, printable, quote, shorten, unbroken,
     )  # fmt: skip
     templates.filters |= {each.__name__: each for each in filters}
     return templates
@@ -163,6 +164,11 @@ def gain_text(gain: Interval) -> str:
     """``+0.023 ± 0.010``, where the interval is known."""
     half = (gain.high - gain.low) / 2
     return f"{gain.mean:+.3f} ± {half:.3f}" if half < math.inf else f"{gain.mean:+.3f}"
+
+
+def unbroken(cell: str) -> Markup:
+    """A cell of a page, whose interval in brackets is not broken at its dash."""
+    return Markup(re.sub(r"\([^()]*–[^()]*\)", r'<span class="ci">\g<0></span>', str(escape(cell))))
 
 
 def shorten(name: str, longest: int = 24) -> str:

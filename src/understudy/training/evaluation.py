@@ -45,6 +45,8 @@ LEAST_ROWS, MOST_ROWS = 20, 20_000
 COMPARED_ROWS = 2000
 #: Of a confusion matrix that is kept.
 MOST_CLASSES = 200
+#: Of rows by confidence: a part's rows, and the parts.
+PART_ROWS, MOST_PARTS = 20, 10
 TEST, GOLD = "test", "gold"
 #: What a pilot found of single gold rows: their ``rows``, ``logits``, and ``pool`` for ``HeldOutRows.of``.
 HELD_OUT = "held_out"
@@ -104,6 +106,8 @@ class Evaluation:
     #: rows are known.
     metrics: dict[str, Share] = field(default_factory=dict)
     confusion: list[list[int]] | None = None
+    #: Of parts of these rows by confidence: its mean, the rows that are correct, and all.
+    confidence: list[list[float]] = field(default_factory=list)
     #: The variance of cross-validated figures over that of as many independent rows.
     effect: float = 1.0
     #: Student and teacher together, on the rows that have a teacher's label (``held_out.py``).
@@ -173,7 +177,7 @@ def evaluate_training(
         discordant = int((correct & ~gold_only).sum()), int((gold_only & ~correct).sum())
     on_gold = held_out and held_out.logits
     calibration = _calibration(student, gold, (on_test, test), select, on_gold, (pilot or {}).get("calibration"))
-    found: dict[str, Any] = {"metrics": {}, "confusion": None, "effect": 1.0}
+    found: dict[str, Any] = {"metrics": {}, "confusion": None, "confidence": [], "effect": 1.0}
     found |= {name: pilot[name] for name in found if pilot is not None and name in pilot}
     if test is not None and on_test is not None:
         temperature = 1.0 if calibration is None else calibration.temperature
@@ -185,7 +189,7 @@ def evaluate_training(
     unseen = _held_out((on_test, test), (on_gold, gold), (pilot or {}).get(HELD_OUT, {}), calibration)
     return Evaluation(
         accuracy, rows, int(counts.argmax()), float(counts.max() / counts.sum()), teacher, where, baseline, discordant,
-        calibration, read_shares(found["metrics"]), found["confusion"], found["effect"],
+        calibration, read_shares(found["metrics"]), found["confusion"], found["confidence"], found["effect"],
         None if unseen is None else unseen.combined_accuracy, unseen,
     )  # fmt: skip
 
@@ -220,7 +224,16 @@ def measure_classes(probs: Tensor, y: Tensor, disagreement: float = 0.0) -> dict
         for name, share in overall(probs.numpy(), truth).items()
         if share.known and name != "accuracy"
     }
-    return {"metrics": known, "confusion": counts.tolist() if classes <= MOST_CLASSES else None, "effect": effect}
+    confusion = counts.tolist() if classes <= MOST_CLASSES else None
+    return {"metrics": known, "confusion": confusion, "confidence": by_confidence(probs, y), "effect": effect}
+
+
+def by_confidence(probs: Tensor, y: Tensor) -> list[list[float]]:
+    """Parts of ``PART_ROWS`` rows or more, by confidence: its mean, the rows that are correct, and all of them."""
+    confidence, best = probs.double().max(1)
+    order = confidence.argsort()
+    parts = order.tensor_split(max(1, min(MOST_PARTS, len(order) // PART_ROWS)))
+    return [[float(confidence[part].mean()), int((best == y)[part].sum()), len(part)] for part in parts]
 
 
 def read_shares(stored: Mapping[str, Any]) -> dict[str, Share]:

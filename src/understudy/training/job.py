@@ -13,6 +13,7 @@ build = student_builder("hf:minilm,freeze=3", examples, classes=2)   # us.text("
 """
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
@@ -122,6 +123,8 @@ class TrainedJob(NamedTuple):
     #: Of the method.
     options: dict[str, Any]
     warnings: list[str]
+    #: From the first file read to the last row evaluated; a resumed training's, since it was resumed.
+    seconds: float
 
 
 Report = Callable[[TrainedJob], Any]
@@ -154,6 +157,7 @@ def resume(out: Path, report: Report, *, progress: bool = True) -> TrainedJob:
 
 def run_training(request: TrainRequest, report: Report, *, progress: bool = True, resume: bool = False) -> TrainedJob:
     """Read the tables, train and write the run; of processes that train together, the first writes and reports."""
+    started = time.perf_counter()
     if request.method is not None:
         _method(request)  # refuses a misspelt name before files are read
     first = is_first()
@@ -198,7 +202,7 @@ def run_training(request: TrainRequest, report: Report, *, progress: bool = True
     taken = run.config["auto"]["features"] if len(prepared) > 1 else main
     if taken in (PLAIN, PIXELS):
         request = replace(request, data=replace(request.data, encoder=TFIDF))
-    job = TrainedJob(request, run, prepared[taken].examples, options, warnings)
+    job = TrainedJob(request, run, prepared[taken].examples, options, warnings, time.perf_counter() - started)
     run.featuriser = job.examples.featuriser
     if first:
         report(job)

@@ -111,6 +111,8 @@ SESSION = (
 )  # fmt: skip
 #: What differs between the trainings of a comparison, a pilot or an active-learning loop.
 NOT_SHARED = ("seed", "workers", "refine", "ema", "checkpoint_every")
+#: What us.auto takes of these, for its last training.
+FINAL = ("seed", "ema", "checkpoint_every")
 
 
 def _option(default: Any, help: str, *, typed: Any = True, panel: str | None = TRAINING, **metadata: Any) -> Any:

@@ -129,7 +129,6 @@ def _train(
             progress=progress,
         )  # fmt: skip
         run.config = config
-        run.facts["train_seconds"] = time.perf_counter() - started
         run.columns |= columns
         held = [part.ids for part in (gold, test, select) if part is not None and part.ids is not None]
         run.held_ids = list(dict.fromkeys(str(name) for ids in held for name in ids.tolist()))
@@ -144,6 +143,7 @@ def _train(
             )  # fmt: skip
             if run.temperature != 1:
                 run.facts["temperature"] = run.temperature
+        run.facts["train_seconds"] = time.perf_counter() - started
         if folder is not None and is_first():
             labelled = pool if pool is None or session.labelled is None else pool.take(session.labelled)
             sets = {"gold": gold, "pool": labelled}

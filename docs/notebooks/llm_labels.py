@@ -1,0 +1,54 @@
+# %% [markdown]
+# # Labels from an LLM
+#
+# 1,500 messages to a shop, all labelled by an LLM, 120 of them checked by a person. (The messages are made up; your own
+# CSV goes the same way.)
+
+# %%
+import pandas as pd
+
+import understudy as us
+from understudy.samples import write_tickets
+
+write_tickets("tickets")
+table = pd.read_csv("tickets/mine.csv")
+table.head()
+
+# %% [markdown]
+# `checked` is empty where nobody looked. How good is the LLM where somebody did?
+
+# %%
+both = table.dropna(subset=["llm", "checked"])
+print(f"{len(both)} checked rows; the LLM is right on {(both.llm == both.checked).mean():.0%} of them")
+
+# %% [markdown]
+# One call trains on both kinds of labels. What is not given is chosen by cross-validation on the checked rows.
+
+# %%
+model = us.fit("tickets/mine.csv", text="message", label="checked", teacher="llm", encoder="none", progress=False)
+print(model)
+
+# %% [markdown]
+# Raw rows in, class names out.
+
+# %%
+model.predict(["Where is my parcel?", "The app crashes since the update"])
+
+# %% [markdown]
+# Is it better than its teacher on messages that nobody has seen?
+
+# %%
+test = pd.read_csv("tickets/test.csv")
+print(f"accuracy on {len(test)} new messages: {(model.predict(test['message']) == test['label']).mean():.1%}")
+
+# %% [markdown]
+# The LLM's labels that are most likely wrong, with their text and the label suggested instead:
+
+# %%
+model.suspects().head(5)
+
+# %% [markdown]
+# And the messages that are worth checking next:
+
+# %%
+model.next_to_label(table[table.checked.isna()], 5)
