@@ -86,7 +86,8 @@ def test_a_better_method_is_taken() -> None:
     assert "the 3 methods" in better[0]
     assert any("The pool helps: slam minus gold only is +" in text for text in found.sentences)
     assert any(
-        "slam is better than its teacher, 85.0% against 82.0%, by 3.0 points" in text for text in found.sentences
+        "slam is better than its teacher, accuracy 85.0% against 82.0%, by 3.0 points" in text
+        for text in found.sentences
     )
 
 
