@@ -24,7 +24,7 @@ LAYERS = [
     "data",
     "objective method_options features",
     "io",
-    "inference llm web parallel.executors parallel.ray_tasks",
+    "inference llm web serving parallel.executors parallel.ray_tasks",
     "acquisition methods reconciling training comparison.candidates hf.text hf.text_reader",
     "comparison auditing inference.export inference.export_folder hf lightning sklearn",
     "active parallel training.job model",

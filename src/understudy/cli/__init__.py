@@ -72,8 +72,8 @@ app = typer.Typer(
 # In the order a user meets them.
 COMMANDS = (
     "demo", "example", "ask", "import", "teach", "encode", "audit", "estimate", "watch", "reconcile", "train",
-    "compare", "predict", "defer", "export", "select", "tasks", "budget", "label", "campaign", "history", "verify",
-    "unlock", "reproduce",
+    "compare", "predict", "defer", "export", "serve", "select", "tasks", "budget", "label", "campaign", "history",
+    "verify", "unlock", "reproduce",
 )  # fmt: skip
 _HOMES = {"import": "import_labels", "unlock": "verify"}
 for name in COMMANDS:

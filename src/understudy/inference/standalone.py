@@ -33,8 +33,7 @@ BATCH, MOST_BYTES, ROW = 64, 16_000_000, ""  # ROW: beside the columns, the numb
 WORD = re.compile(r"(?u)\b\w\w+\b")  # as scikit-learn reads words
 DECIMAL = re.compile(r"\s*[+-]?(\d+,(\d\d?|\d{4,})|0,\d+)\s*")  # 1,234 may be a thousand
 Columns = Mapping[str, Sequence[Any]]
-FLAGS = {"true": True, "yes": True, "1": True, "1.0": True,
-         "false": False, "no": False, "0": False, "0.0": False, "": None}  # fmt: skip
+FLAGS = {"true": True, "yes": True, "1": True, "1.0": True, "false": False, "no": False, "0": False, "0.0": False}
 #: Of a date: days since 2000, hours since midnight, month and weekday (Monday: 1).
 DATE_PARTS: dict[str, Any] = {
     "day": lambda at: (at - datetime(2000, 1, 1)).days, "month": lambda at: at.month, "weekday": datetime.isoweekday,
@@ -82,6 +81,13 @@ class Model:
         flat = blocks[0] if len(blocks) == 1 else np.concatenate([each.reshape(len(each), -1) for each in blocks], 1)
         return first_output(self.net, {"x": flat.astype(np.float32)})
 
+    def sent_rows(self, rows: Any) -> list[dict[str, Any]]:
+        """Rows of a request, by column. Images are base64, never paths: who sends requests may not open files here."""
+        columns = self._columns(rows)
+        for name in [part.names[0] for part in self.parts if isinstance(part, ImagePart)]:
+            columns[name] = [base64.b64decode(cell, validate=True) for cell in columns[name]]
+        return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+
     def _columns(self, rows: Any) -> dict[str, list[Any]]:
         if isinstance(rows, str):
             raise ValueError("give a list of rows, also for one: [row]")
@@ -111,7 +117,7 @@ def as_kind(value: Any, kind: str, name: str, row: int) -> Any:
     text, written = "" if value is None or value != value else str(value).strip(), kind.partition(" ")[2]
     try:
         if not text or kind == "flags":
-            return FLAGS[text.lower()]
+            return FLAGS[text.lower()] if text else None
         other = "%" in written and text[4:5] != "-"  # not 2025-01-31
         date = datetime.strptime(text, written) if other else datetime.fromisoformat(text)
         return date.astimezone(UTC).replace(tzinfo=None) if date.tzinfo else date
@@ -332,11 +338,8 @@ def stands_alone(sign: str) -> bool:
 
 
 def answer(model: Model, rows: Any) -> list[dict[str, Any]]:
-    return [
-        {"label": model.classes[best.argmax()], "confidence": float(best.max()),
-         "probabilities": dict(zip(model.classes, map(float, best), strict=True))}
-        for best in model.predict_proba(rows)
-    ]  # fmt: skip
+    found = [dict(zip(model.classes, map(float, probs), strict=True)) for probs in model.predict_proba(rows)]
+    return [{"label": max(p, key=p.__getitem__), "confidence": max(p.values()), "probabilities": p} for p in found]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -351,10 +354,7 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(404 if self.path != "/predict" else 413, {"error": f"POST /predict, at most {MOST_BYTES} bytes"})
             return
         try:
-            rows = json.loads(self.rfile.read(length))["rows"]
-            if isinstance(self.model.parts[0], ImagePart):
-                # Never a path: who sends requests may not open files here.
-                rows = [base64.b64decode(row, validate=True) for row in rows]
+            rows = self.model.sent_rows(json.loads(self.rfile.read(length))["rows"])
             self.reply(200, {"predictions": answer(self.model, rows)})
         except (KeyError, TypeError, ValueError) as error:
             self.reply(400, {"error": f'{error}; send {{"rows": [...]}}'})

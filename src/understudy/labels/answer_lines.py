@@ -54,6 +54,11 @@ def read_line(line: bytes) -> "list[Reply | UnusableError]":
         raise UnusableError(f"not JSON: {start}") from None
     if not isinstance(entry, dict):
         raise UnusableError(f"not an object: {start}")
+    return replies_in(entry)
+
+
+def replies_in(entry: dict[str, Any]) -> "list[Reply | UnusableError]":
+    """The replies in a line that was read."""
     name = _id(entry)
     if entry.get("error"):
         raise UnusableError(_message(entry["error"]), answer_matching.ERROR)

@@ -38,9 +38,10 @@ class Journal:
         if self._writing is not None:
             await asyncio.wait([self._writing])
 
-    async def add(self, entry: Mapping[str, Any]) -> None:
-        """Returns when the line is on the disk, even where the coroutine that waits is cancelled."""
-        await asyncio.shield(self.note(entry))
+    async def add(self, *entries: Mapping[str, Any]) -> None:
+        """Returns when the lines are on the disk, even where the coroutine that waits is cancelled."""
+        for written in [self.note(entry) for entry in entries][-1:]:  # they are written together
+            await asyncio.shield(written)
 
     def note(self, entry: Mapping[str, Any]) -> "asyncio.Task[None]":
         """A line that may be lost with the power: no coroutine need wait for it."""

@@ -224,6 +224,8 @@ class PendingRow:
     #: A fingerprint of the row, stored with its answers.
     pin: str
     wanted: int
+    #: The last response, once it is in the journal.
+    response: dict[str, Any] | None = None
 
 
 class StopRequestsError(Exception):
@@ -287,7 +289,7 @@ class Requester:
                 self.known, self.features = True, replace(self.features, several=self.features.several and not ignored)
                 self.folder.remember(self.model, self.features)
             await self.journal.add(answer_line(pending.name, pending.pin, self.model.name, response))
-            pending.wanted -= len(response["choices"])
+            pending.wanted, pending.response = pending.wanted - len(response["choices"]), response
         return True
 
     async def _retries(self, pending: PendingRow, error: RequestError, failed: int) -> bool:

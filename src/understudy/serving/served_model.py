@@ -1,0 +1,156 @@
+"""The model that is served: an exported folder, which onnxruntime runs, and the rule that says which rows to defer.
+
+    served = ServedModel.load("runs/first")            # or an exported folder; a run is exported once, into the cache
+    worker = BatchWorker(served).start()
+    served, probs, deferred = await worker.predict(served.model.sent_rows(["a text"]))
+
+A run is exported by a process of its own, so that this one never loads PyTorch.
+"""
+
+import asyncio
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from understudy.errors import UnderstudyError, first_line, install
+from understudy.inference.cascade import COMBINED, TEACHER, Cascade, DeferralRule
+from understudy.store.files import cache_folder, digest
+
+MISSING = f"serving needs onnxruntime, starlette and uvicorn: {install('serve')}"
+#: Once so many rows are in a batch, it takes no further request.
+MOST_AT_ONCE = 256
+Row = Mapping[str, Any]
+Array = np.ndarray[Any, Any]
+Prediction = tuple["ServedModel", Array, Array]
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    #: ``inference.standalone.Model``.
+    model: Any
+    cascade: Cascade
+    name: str
+    #: Of its files.
+    version: str
+
+    @classmethod
+    def load(cls, folder: Path, *, defer_below: float | None = None, threads: int = 1) -> "ServedModel":
+        """``defer_below``: a confidence below which rows are deferred, instead of the rule in the folder."""
+        try:
+            from understudy.inference.standalone import Model
+        except ImportError as error:
+            raise UnderstudyError(MISSING) from error
+        cascade, exported = Cascade.load(folder), _exported(folder)
+        if defer_below is not None:
+            answer = TEACHER if cascade.combination is None else COMBINED
+            cascade = Cascade(cascade.combination, DeferralRule([1 - defer_below], answer))
+        try:
+            model = Model(exported, threads=threads)
+            content = b"".join((exported / name).read_bytes() for name in ("features.json", "model.onnx"))
+        except Exception as error:  # whatever the runtime raises
+            raise UnderstudyError(f"{exported} cannot be served ({first_line(error)}); export it again") from error
+        return cls(model, cascade, folder.resolve().name, digest(content)[:12])
+
+    @property
+    def text(self) -> str | None:
+        """The column of texts, where a row is nothing else."""
+        reads = self.model.parts[0].part["kind"] in ("texts", "encoder", "tfidf")
+        return self.model.names[0] if len(self.model.names) == 1 and reads else None
+
+    def predict(self, rows: Sequence[Row]) -> tuple[Array, Array]:
+        """Probabilities ``(n, C)``, and which rows are deferred ``(n,)``."""
+        probs: Array = self.model.predict_proba({name: [row[name] for row in rows] for name in self.model.names})
+        if not np.isfinite(probs).all():
+            raise ValueError("a row gives no probabilities; its numbers are too large")
+        return probs, self.cascade.defer(probs)
+
+
+def _exported(folder: Path) -> Path:
+    if (folder / "model.onnx").exists():
+        return folder
+    if not (folder / "config.json").exists():
+        raise UnderstudyError(f"{folder} is neither a finished run nor an exported folder; name one of them")
+    made = cache_folder() / f"served-{digest((folder / 'config.json').read_bytes())[:16]}"
+    if not made.exists():
+        command = [sys.executable, "-m", "understudy", "export", str(folder.absolute()), "--out", str(made)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode and not made.exists():  # another process may have been first
+            why = (done.stderr.strip().splitlines() or ["it failed"])[-1].removeprefix("error: ")
+            raise UnderstudyError(f"{folder} cannot be exported: {why}")
+    return made
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    rows: Sequence[Row]
+    future: "asyncio.Future[Prediction]"
+
+
+class BatchWorker:
+    """One thread with the net: what arrives while it works is its next batch, so that nobody waits for a batch to fill.
+
+    ``served`` may be replaced at any moment: a batch is predicted by one model."""
+
+    def __init__(self, served: ServedModel) -> None:
+        self.served, self.rows, self.batches = served, 0, 0
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="predictions", daemon=True)
+
+    def start(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._jobs.put(None)
+        self._thread.join()
+
+    async def predict(self, rows: Sequence[Row]) -> Prediction:
+        job = _Job(rows, self._loop.create_future())
+        self._jobs.put(job)
+        return await job.future
+
+    def _work(self) -> None:
+        job: _Job | None = self._jobs.get()
+        while job is not None:
+            jobs, count = [job], len(job.rows)
+            while count < MOST_AT_ONCE and not self._jobs.empty() and (job := self._jobs.get()) is not None:
+                jobs.append(job)
+                count += len(job.rows)
+            self._answer(jobs)
+            job = job and self._jobs.get()
+
+    def _answer(self, jobs: list[_Job]) -> None:
+        served = self.served
+        try:
+            probs, deferred = served.predict([row for job in jobs for row in job.rows])
+        except Exception as error:
+            if len(jobs) > 1:  # whose row cannot be read fails alone
+                for job in jobs:
+                    self._answer([job])
+            else:
+                self._loop.call_soon_threadsafe(_fail, jobs[0].future, error)
+            return
+        self.rows, self.batches = self.rows + len(probs), self.batches + 1
+        self._loop.call_soon_threadsafe(_deliver, jobs, served, probs, deferred)
+
+
+def _deliver(jobs: list[_Job], served: ServedModel, probs: Array, deferred: Array) -> None:
+    start = 0
+    for job in jobs:
+        end = start + len(job.rows)
+        if not job.future.done():
+            job.future.set_result((served, probs[start:end], deferred[start:end]))
+        start = end
+
+
+def _fail(future: "asyncio.Future[Prediction]", error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
