@@ -132,3 +132,42 @@ def test_the_two_documented_steps_claim_no_accuracy(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", us.UnderstudyWarning)
         assert mark_fitted(examples.gold, examples.pool) is examples.gold
+
+
+def test_a_store_keeps_the_keys_of_its_labels(tmp_path: Path) -> None:
+    gold, _, _ = world()
+    labels = us.Soft(torch.full((4, 3), 1 / 3))
+    labels.fitted_to = row_keys(gold)
+    with us.LabelStore(tmp_path / "labels", 3, "dense") as store:
+        store.append(["a", "b"], us.Soft(torch.eye(3)[:2]))
+        assert not store.labels(["a"]).fitted_to
+        store.append(["c", "d", "e", "f"], labels)
+        assert store.labels(["a"]).fitted_to == labels.fitted_to, "before they are written, too"
+    with us.LabelStore(tmp_path / "labels") as store:
+        store.append(["g"], us.Soft(torch.eye(3)[:1]))
+    assert us.LabelStore(tmp_path / "labels").labels(["a"]).fitted_to == labels.fitted_to
+    assert CliRunner().invoke(cli.app, ["verify", str(tmp_path / "labels")]).exit_code == 0
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_labels_of_a_trained_model_know_its_gold(tmp_path: Path, named: bool) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(90, 2)), rng.integers(0, 2, 90)
+    columns = {"x0": x[:, 0], "x1": x[:, 1]}
+    ids = {"id": np.array([f"r{row}" for row in range(90)])} if named else {}
+    for name, rows, more in (("gold", slice(0, 30), {"label": y}), ("pool", slice(30, 90), {"teacher_label": y})):
+        write_table(tmp_path / f"{name}.csv", {key: each[rows] for key, each in (ids | columns | more).items()})
+
+    def call(*words: str) -> str:
+        result = CliRunner().invoke(cli.app, [str(tmp_path / w[1:]) if w[0] == "@" else w for w in words])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    train = ("train", "--gold", "@gold.csv", "--method", "vanilla", "--student", "linear", "--epochs", "1", "--pool")
+    call(*train, "@pool.csv", "--out", "@run")
+    call("teach", "@run", "@pool.csv", "--out", "@labels.parquet")
+    assert "fitted to the true classes of 30 of 30 gold rows" in " ".join(
+        call(*train, "@labels.parquet", "--out", "@second").split()
+    )
+    keys = us.Run.load(tmp_path / "second").gold_keys
+    assert keys and keys == us.Run.load(tmp_path / "run").gold_keys

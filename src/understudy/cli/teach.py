@@ -44,6 +44,7 @@ def teach_command(
     given, executor = shared.open_run(teacher, pool, columns.mapping, out, "labels are", kinds, workers, ray)
     from understudy.parallel.run_on_file import Teach
 
-    function = Teach(given.on_tables(selected=selected, batch_size=batch_size), given.classes, top, labels_only)
+    on_tables = given.on_tables(selected=selected, batch_size=batch_size)
+    function = Teach(on_tables, given.classes, top, labels_only, given.run.gold_keys)
     summaries = given.write(function, out, named=labels_only, title="teach", progress=not quiet, executor=executor)
     typer.echo(shown(f"{sum(each['rows'] for each in summaries)} rows labelled: {out}"))

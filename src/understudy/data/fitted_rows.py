@@ -31,6 +31,12 @@ def row_keys(gold: Gold) -> frozenset[str]:
     return frozenset(key for keys in _keys(gold) for key in keys) or frozenset([_ANY])
 
 
+def fitted_keys(gold: Gold | None, pool: Pool | None) -> frozenset[str]:
+    """Of all gold rows that have a part in what is learned from gold and the pool's labels."""
+    inherited = frozenset[str]() if pool is None or pool.teacher is None else pool.teacher.fitted_to
+    return inherited if gold is None else inherited | row_keys(gold)
+
+
 def content_keys(columns: Iterable[Array]) -> list[str]:
     """The key of each row of a table, from the cells of its features."""
     cells = [
@@ -47,7 +53,7 @@ def content_keys(columns: Iterable[Array]) -> list[str]:
 
 def deal_keys(keys: Iterable[str], rows: int) -> Array:
     """The keys as a column of ``rows`` texts, each once or more often."""
-    every = sorted(keys)
+    every = sorted(keys) or [""]
     return np.array([" ".join(every[row % len(every) :: rows]) for row in range(rows)], dtype=object)
 
 
@@ -63,14 +69,14 @@ def mark_fitted(gold: Golds, pool: Pool | None, **measured: Gold | None) -> Gold
     for name, part in measured.items():
         if part is not None and (rows := int(_fitted(part, fitted_to).sum())):
             raise UnderstudyError(
-                f"the pool's labels were fitted to the true classes of {rows} {name} rows (understudy reconcile), so "
-                f"they cannot {name}; give others, or the pool with its own labels"
+                f"the pool's labels were fitted to the true classes of {rows} {name} rows (by reconcile or "
+                f"teach), so they cannot {name}; give others, or the pool with its own labels"
             )
     if gold is None or not bool((fitted := _fitted(gold, fitted_to) & ~gold.chosen).any()):
         return gold
     warn(
         f"the pool's labels were fitted to the true classes of {int(fitted.sum()):,} of {len(gold):,} gold rows "
-        "(understudy reconcile), so these rows train and nothing is measured on them; give a test set, or the pool "
+        "(by reconcile or teach), so these rows train and nothing is measured on them; give a test set, or the pool "
         "with its own labels to --method auto, which cross-validates the reconciled labels too"
     )
     return gold.marked_chosen(fitted)

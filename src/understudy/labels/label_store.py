@@ -85,6 +85,8 @@ class LabelStore:
         self._waiting: list[Columns] = []
         self._ids: list[Any] = []
         self._answers: list[tuple[str, dict[Any, str | None]]] = []
+        #: The gold rows that labels were fitted to, of those that wait.
+        self._fitted_to: frozenset[str] = frozenset()
         self._oldest = 0.0
         self._block, self._lock = ExitStack(), ExitStack()
         self._look([], labels=False)
@@ -129,6 +131,7 @@ class LabelStore:
         names = checked_ids(ids)
         columns = self._to_columns(labels, len(names))
         self._take_lock()
+        self._fitted_to |= getattr(labels, "fitted_to", frozenset())
         _, rows, group = np.unique(np.array(names), return_index=True, return_inverse=True)
         quarrel = np.flatnonzero(~same_rows(columns, take(columns, rows[group])))
         if len(quarrel):
@@ -177,7 +180,9 @@ class LabelStore:
 
         Dense labels with gaps come as ``us.TopK`` of all classes, where rows may have no label.
         """
-        return self._as_labels(self._look(checked_ids(ids))[1])
+        found = self._as_labels(self._look(checked_ids(ids))[1])
+        found.fitted_to = self._fitted_to | frozenset(label_shards.read_stored(self.folder).get("fitted_to", ()))
+        return found
 
     def compact(self) -> None:
         """Merge all shards into one that holds the newest label of every id; then the old ones go."""
@@ -298,7 +303,9 @@ class LabelStore:
 
     def _write_settings(self) -> None:
         """Note how many shards there are: a later look then misses the last one, too."""
-        settings = {"classes": list(self.classes), "form": self.form, "shards": self._next - 1}
+        settings: dict[str, Any] = {"classes": list(self.classes), "form": self.form, "shards": self._next - 1}
+        self._fitted_to |= frozenset(label_shards.read_stored(self.folder).get("fitted_to", ()))
+        settings |= {"fitted_to": sorted(self._fitted_to)} if self._fitted_to else {}
         label_shards.LABEL_STORE.write(self.folder, {**settings, "history": self._history.last()})
 
     def _rows_of(self, ids: list[Any]) -> Array:

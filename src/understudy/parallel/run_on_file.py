@@ -19,6 +19,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
+from understudy.data.fitted_rows import GOLD_KEYS, deal_keys
 from understudy.data.rows import Rows, SubsetRows
 from understudy.data.trained_rows import TrainedRows
 from understudy.errors import UnderstudyError, first_line, shown, warn
@@ -245,6 +246,8 @@ class Teach:
     classes: ClassNames
     top: int | None = None
     labels_only: bool = False
+    #: Of the gold rows that the labels know (``data/fitted_rows.py``).
+    gold_keys: frozenset[str] = frozenset()
 
     def __call__(self, table: Table) -> Columns:
         # New labels replace those of an earlier teacher.
@@ -256,6 +259,7 @@ class Teach:
         if self.top is not None:
             best = probs.topk(min(self.top, probs.shape[1]), dim=1)
             labels = TopK(best.indices, best.values, classes=probs.shape[1])
+        kept |= {GOLD_KEYS: deal_keys(self.gold_keys, len(table))} if self.gold_keys else {}
         return kept | (named_columns(labels, self.classes.names) if self.classes else labels.to_columns())
 
 

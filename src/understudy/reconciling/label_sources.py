@@ -24,7 +24,7 @@ from torch import Tensor
 
 from understudy.data.checks import CHUNK
 from understudy.data.examples import Gold, Pool
-from understudy.data.fitted_rows import row_keys
+from understudy.data.fitted_rows import fitted_keys
 from understudy.labels.base import Labels
 from understudy.labels.forms import Soft
 from understudy.maths.metric_scores import ACCURACY, row_losses
@@ -140,7 +140,7 @@ def reconciled_pool(fitted: CrossFit, predictions: OutOfFold) -> ReconciledPool:
     ]  # fmt: skip
     labels = Soft(scores.labels(opinion))
     assert fitted.pool.teacher is not None
-    labels.fitted_to = row_keys(fitted.gold) | fitted.pool.teacher.fitted_to
+    labels.fitted_to = fitted_keys(fitted.gold, fitted.pool)
     combined = ReconciledPool.of(fitted.pool.rows, labels, fitted.pool.ids)
     combined.sources, combined.opinion, combined.opinions = sources, opinion, opinions
     combined.on_gold = torch.full((len(fitted.gold), fitted.classes), float("nan"))

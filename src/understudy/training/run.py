@@ -33,6 +33,7 @@ from torch import Tensor, nn
 
 from understudy import models
 from understudy.data.checks import check_length
+from understudy.data.fitted_rows import GOLD_KEYS, deal_keys, read_keys
 from understudy.data.inputs import as_rows
 from understudy.data.trained_rows import TrainedRows
 from understudy.errors import UnderstudyError, first_line, shown
@@ -110,6 +111,8 @@ class Run(Shown):
     ids: np.ndarray[Any, Any] | None = None
     #: The ids, as text, of the gold, test and select rows that have any.
     held_ids: list[str] = field(default_factory=list)
+    #: Of the gold rows that its predictions, and so its labels, know (``data/fitted_rows.py``).
+    gold_keys: frozenset[str] = frozenset()
     #: The moving average of the student's weights, where there is one.
     ema: EMA | None = None
     #: The trust in the teacher that the method estimated and used, by slot; not stored.
@@ -210,8 +213,9 @@ class Run(Shown):
             # The metadata is for transformers, which reads the same file.
             STUDENT: state_to_bytes(self.student.state_dict(), {"format": "pt"} if reads else None),
         }
-        if self.held_ids:
-            files[ROW_IDS] = to_parquet({"id": self.held_ids})
+        if self.held_ids or self.gold_keys:
+            held = self.held_ids or [""]
+            files[ROW_IDS] = to_parquet({"id": held, GOLD_KEYS: deal_keys(self.gold_keys, len(held))})
         if self.selected_state is not None:
             files[SELECTED] = state_to_bytes(self.selected_state)
         if self.module_states:
@@ -272,7 +276,8 @@ class Run(Shown):
         ema = EMA(student) if EMA_FILE in others else None
         if ema is not None:
             ema.load_state_dict(others[EMA_FILE])
-        held = from_parquet(folder / ROW_IDS)["id"].tolist() if (folder / ROW_IDS).exists() else []
+        held = from_parquet(folder / ROW_IDS) if (folder / ROW_IDS).exists() else {}
+        held_ids = [id for id in held["id"].tolist() if id] if held else []
         evaluation, cascade = None, Cascade.load(folder)
         if config.get("evaluation") is not None:
             evaluation = Evaluation.from_dict(config["evaluation"])
@@ -282,7 +287,8 @@ class Run(Shown):
         return cls(
             student.eval(), read_metrics(folder / METRICS), columns, config, config["facts"],
             selected_epoch=config["selected_epoch"], selected_state=others.get(SELECTED),
-            module_states=nested(others.get(MODULES, {})), ids=ids, held_ids=held, ema=ema,
+            module_states=nested(others.get(MODULES, {})), ids=ids, held_ids=held_ids, ema=ema,
+            gold_keys=read_keys(held[GOLD_KEYS]) if GOLD_KEYS in held else frozenset(),
             evaluation=evaluation, rule=cascade.rule,
             trained=TrainedRows(others[TRAINED]) if TRAINED in others else None, path=folder,
             featuriser=Featuriser.load(folder) if (folder / VALUES_FILE).exists() else None,

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from understudy.data.examples import Gold, Pool, check_compatible, check_sets
-from understudy.data.fitted_rows import mark_fitted
+from understudy.data.fitted_rows import fitted_keys, mark_fitted
 from understudy.data.trained_rows import TrainedRows
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.labels.class_names import ClassNames, as_texts, joint_names
@@ -132,6 +132,7 @@ def _train(
         run.columns |= columns
         held = [part.ids for part in (gold, test, select) if part is not None and part.ids is not None]
         run.held_ids = list(dict.fromkeys(str(name) for ids in held for name in ids.tolist()))
+        run.gold_keys = fitted_keys(gold, pool)
         if evaluate:
             untrained = cache(lambda: seeded_student(build, given))
             run.evaluation = on_rank_zero(
