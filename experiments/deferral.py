@@ -222,7 +222,8 @@ def main() -> None:
     runs = given.part == "runs"
     names = given.sets or list(GOLD_OF_RUNS if runs else SETS)
     jobs = Jobs(given.work / given.part, ("set", "seed"))
-    keys = list(product(names, range(given.seeds if runs else given.draws)))
+    numbers = range(given.seeds if runs else given.draws)
+    keys = [(name, number) for number, name in product(numbers, names)]
     for key in jobs.missing(keys):
         jobs.write(key, (run_cell if runs else draw_cell)(*key))
         if runs:

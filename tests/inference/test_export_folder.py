@@ -22,6 +22,7 @@ from understudy.data.inputs import as_rows
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import FeatureOptions, Featuriser
 from understudy.inference import standalone
+from understudy.inference.cascade import Cascade, DeferralRule
 from understudy.inference.export import export
 from understudy.inference.passes import predict
 
@@ -69,6 +70,7 @@ def alone(folder: Path, rows: Any) -> tuple[list[str], np.ndarray[Any, Any]]:
 
 def test_texts_numbers_and_categories(tmp_path: Path) -> None:
     run = a_run(tmp_path / "run", ROWS, FeatureOptions(text="message", columns=("age", "job"), max_categories=9))
+    run.rule = DeferralRule([0.63, 0.62, 0.6], "abstain")
     folder = export(run, tmp_path / "model")
     records = [dict(zip(ROWS, values, strict=True)) for values in zip(*ROWS.values(), strict=True)]
     expected = run.config["expected"].numpy()
@@ -76,6 +78,8 @@ def test_texts_numbers_and_categories(tmp_path: Path) -> None:
         names, probs = alone(folder, rows)
         np.testing.assert_allclose(probs, expected, atol=1e-5)
         assert names == [run.config["class_names"][best] for best in expected.argmax(1)]
+    deferred = [one["deferred"] for one in standalone.answer(standalone.Model(folder), records)]
+    assert deferred == Cascade.load(folder).defer(expected).tolist() and len({*deferred}) == 2
     with pytest.raises(UnderstudyError, match="already exists"):
         export(run, tmp_path / "model")
 

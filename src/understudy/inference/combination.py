@@ -2,7 +2,7 @@
 
 b and a are those of an opinion pool (``maths/opinion_pool.py``). P(label | y) are gold counts shrunk towards ``pool``
 (rows by reconciled class and teacher's label: with 77 classes gold alone is too thin), with the strength m of least
-log-loss. All of it is cross-fitted: each row has a q by a fit that never saw it, and within a fit b and a see
+log-loss at b = 1, a = 0. All of it is cross-fitted: each row has a q by a fit that never saw it, and within a fit b and a see
 likelihoods that were counted on other rows.
 
     combination, held_out = fit_combination(probs, labels, y, pool=counts)    # labels (n,) or (n, C), counts (C, C)
@@ -10,6 +10,7 @@ likelihoods that were counted on other rows.
 
 import torch
 from torch import Tensor
+from torch.nn.functional import nll_loss
 
 from understudy.inference.cascade import LEAST, Combination
 from understudy.maths.opinion_pool import fit_scalar_pool
@@ -35,11 +36,8 @@ def _fit(probs: Tensor, teacher: Tensor, y: Tensor, pool: Tensor | None) -> Comb
     others = None if pool is None else pool.unsqueeze(0)
     known = [probs] if teacher.dim() == 1 else [probs, teacher]
     given = [each.double().clamp(min=LEAST).log().log_softmax(1) for each in known]
-    fits = []
-    for strength in STRENGTHS:
-        likelihood = cross_likelihood(votes, y, classes, fold, strength=strength, others=others)
-        opinion = fit_scalar_pool(scores := torch.stack([likelihood, *given]), y)
-        fits.append((float(-opinion(scores).gather(1, y.unsqueeze(1)).mean()), strength, opinion))
-    _, strength, opinion = min(fits, key=lambda fit: fit[0])
+    tried = {m: cross_likelihood(votes, y, classes, fold, strength=m, others=others) for m in STRENGTHS}
+    strength = min(tried, key=lambda m: float(nll_loss((tried[m] + given[0]).log_softmax(1), y)))
+    opinion = fit_scalar_pool(torch.stack([tried[strength], *given]), y)
     confusion = fit_sources(votes, y, classes, strength=strength, others=others).confusion[0, :, :classes]
     return Combination(opinion.weights.numpy(), opinion.bias.numpy(), confusion.log().numpy())

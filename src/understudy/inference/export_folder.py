@@ -4,6 +4,7 @@
 
     model/predict.py                        reads rows and predicts: numpy and onnxruntime alone (``standalone.py``)
     model/features.json                     the classes, and what each part of the features learned in training
+    model/deferral.json, combination.safetensors    student and teacher together, for ``understudy serve``
     model/model.onnx                        the student: features in, class probabilities out
     model/encoder.onnx, tokenizer.json      where an encoder, or the student itself, reads texts
     model/README.md, Dockerfile             how to use and to serve it
@@ -36,6 +37,7 @@ from understudy.features.images import Images
 from understudy.features.raw_columns import DERIVED
 from understudy.features.tabular import Arrays, Categories, Numbers, Part, Texts, Tfidf
 from understudy.inference import standalone
+from understudy.inference.cascade import COMBINATION
 from understudy.inference.export_formats import Probabilities, difference, example_inputs, onnx_bytes
 from understudy.inference.passes import predict
 from understudy.models.registry import reader_of
@@ -75,7 +77,13 @@ def export_folder(run: Run, folder: Path, *, rows: Mapping[str, Sequence[Any]] |
         classes = run.config.get("class_names") or [str(number) for number in range(count)]
         kinds = {theirs.get(name, name): kind for name, kind in featuriser.types.items()}
         special = {name: kind for name, kind in kinds.items() if kind == "flags" or kind.startswith("dates")}
-        settings = {"classes": list(classes), "parts": parts, "kinds": special}
+        rule, combination = run.rule, run.cascade.combination
+        thresholds = {} if rule is None else dict(zip(classes, rule.thresholds * count, strict=False))
+        settings = {"classes": list(classes), "parts": parts, "kinds": special, "thresholds": thresholds}
+        if rule is not None:
+            rule.save(new)
+        if combination is not None:
+            (new / COMBINATION).write_bytes(combination.to_bytes())
         (new / "features.json").write_text(json.dumps(settings, ensure_ascii=False), encoding="utf-8")
         source = Path(standalone.__file__).read_text(encoding="utf-8")
         (new / "predict.py").write_text(source, encoding="utf-8")

@@ -1,14 +1,10 @@
 """Predictions of this model for rows as they are: texts, or columns by name. numpy and onnxruntime are all it needs.
 
-    from predict import Model
-    model = Model("model")                                  # the folder that this file lies in
-    model.predict(["How do I reset my pin?"])               # class names
-    model.predict_proba([{"age": 31, "job": "clerk"}])      # (rows, classes), in the order of model.classes
-
-    python predict.py rows.csv > predictions.csv            # label, confidence and the probability of each class
-    python predict.py --serve 8000                          # POST /predict with {"rows": [row, …]}; images as base64
-
-``features.json`` lists the parts of a row's features, in their order, each with what it learned in training.
+from predict import Model; model = Model("model")       # the folder that this file lies in
+model.predict(["How do I reset my pin?"])               # class names
+model.predict_proba([{"age": 31, "job": "clerk"}])      # (rows, classes), in the order of model.classes
+python predict.py rows.csv > predictions.csv            # label, confidence and the probability of each class
+python predict.py --serve 8000                          # POST /predict with {"rows": [row, …]}; images as base64
 """
 
 import argparse
@@ -45,7 +41,7 @@ class Model:
     def __init__(self, folder: str | Path | None = None, *, threads: int = 1) -> None:
         self.folder, self.threads = Path(folder or Path(__file__).parent), threads
         settings = json.loads((self.folder / "features.json").read_text(encoding="utf-8"))
-        self.classes: list[str] = settings["classes"]
+        self.classes, self.thresholds = settings["classes"], settings["thresholds"]  # of understudy defer
         self.parts: list[Any] = [PARTS[part["kind"]](part, self) for part in settings["parts"]]
         self.kinds: dict[str, str] = settings["kinds"]  # of flags, and of dates: "dates %d.%m.%Y"
         made = {f"{part} of {name}": name for name in self.kinds for part in DATE_PARTS}
@@ -339,7 +335,10 @@ def stands_alone(sign: str) -> bool:
 
 def answer(model: Model, rows: Any) -> list[dict[str, Any]]:
     found = [dict(zip(model.classes, map(float, probs), strict=True)) for probs in model.predict_proba(rows)]
-    return [{"label": max(p, key=p.__getitem__), "confidence": max(p.values()), "probabilities": p} for p in found]
+    answers = [{"label": max(p, key=p.__getitem__), "confidence": max(p.values()), "probabilities": p} for p in found]
+    for one in answers if model.thresholds else ():
+        one["deferred"] = 1 - one["confidence"] > model.thresholds[one["label"]]
+    return answers
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -392,8 +391,9 @@ def command_line() -> None:
     except (OSError, ValueError) as error:
         sys.exit(f"error: {given.file} (row 0 is the first below the header): {error}")
     writer = csv.writer(sys.stdout)
-    writer.writerow(["label", "confidence", *model.classes])
-    writer.writerows([one["label"], one["confidence"], *one["probabilities"].values()] for one in found)
+    writer.writerow(["label", "confidence", *model.classes, *(["deferred"] if model.thresholds else [])])
+    for one in found:
+        writer.writerow([one["label"], one["confidence"], *one["probabilities"].values(), *[*one.values()][3:]])
 
 
 if __name__ == "__main__":
