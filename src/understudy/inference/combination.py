@@ -2,8 +2,8 @@
 
 b and a are those of an opinion pool (``maths/opinion_pool.py``). P(label | y) are gold counts shrunk towards ``pool``
 (rows by reconciled class and teacher's label: with 77 classes gold alone is too thin), with the strength m of least
-log-loss at b = 1, a = 0. All of it is cross-fitted: each row has a q by a fit that never saw it, and within a fit b and a see
-likelihoods that were counted on other rows.
+log-loss at b = 1 and a = 0. All is cross-fitted: each row has a q by a fit that never saw it, and within a fit b and a
+see likelihoods that were counted on other rows.
 
     combination, held_out = fit_combination(probs, labels, y, pool=counts)    # labels (n,) or (n, C), counts (C, C)
 """
