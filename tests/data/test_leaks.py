@@ -96,11 +96,28 @@ def test_people_with_equal_columns_are_no_copies(rng: np.random.Generator) -> No
     # Copies beyond that are copies, and so are all of them where features tell rows apart.
     sets["test"] = RowSet(np.concatenate([pool[rng.choice(3900, 500)], test]))
     assert {leak.sets for leak in find_leaks(sets) if not leak.by_chance} == {("pool", "test")}
+
     rich = rng.normal(size=(600, 3))
     doubled = find_leaks(
         {"pool": RowSet(np.concatenate([rich, rich])), "test": RowSet(np.concatenate([rich[:60], -rich]))}
     )
     assert [(leak.rows, leak.by_chance) for leak in doubled] == [(60, False)]
+
+
+def test_people_who_differ_by_a_little_in_one_column_are_no_near_copies() -> None:
+    """Seven columns of few values and an income, in which many are nearly equal; then a tenth of test is copied."""
+    rng = np.random.default_rng(0)
+
+    def people(rows: int) -> np.ndarray:
+        return np.column_stack([rng.random((rows, 7)) < 0.3, np.exp(rng.normal(10, 0.1, rows))])
+
+    pool, test = people(4000), people(500)
+    leaks = find_leaks({"pool": RowSet(torch.tensor(pool)), "test": RowSet(torch.tensor(test))})
+    assert leaks.count("near", "pool", "test") > 20 and all(leak.by_chance for leak in leaks)
+    test[:150] = pool[:150]
+    test[:150, 7] *= 1 + 1e-6
+    found = find_leaks({"pool": RowSet(torch.tensor(pool)), "test": RowSet(torch.tensor(test))})
+    assert [leak.by_chance for leak in found if leak.kind == "near"] == [False]
 
 
 def test_texts_that_differ_in_case_space_and_punctuation(rng: np.random.Generator) -> None:

@@ -120,3 +120,12 @@ def test_a_server_that_goes_away_or_refuses_ends_it_in_one_line(tmp_path: Path) 
         ask(server, tmp_path, retries=1)
     with ChatServer() as server, pytest.raises(us.UnderstudyError, match=r"status 404.*check --model"):
         us.ask(TEXTS, CLASSES, model="tiny", base_url=f"{server.url}/wrong", out=tmp_path / "b", progress=False)
+
+
+def test_a_server_that_hangs_is_reported_after_one_time_out(tmp_path: Path) -> None:
+    with (
+        ChatServer(Behaviour(faults=1.0, kinds=("slow",))) as server,
+        pytest.raises(us.UnderstudyError, match=r"takes requests and has never answered \(no answer within 0.3 s\)"),
+    ):
+        ask(server, tmp_path, timeout=0.3, concurrency=1)
+    assert server.stats.requests == 1

@@ -52,6 +52,8 @@ EXAMPLES = 5
 _SMALLEST_IMAGE = 16
 # Rows that repeat more rarely within a set do so because they are copies, whatever the features.
 _COARSE = 0.005
+# Rows of the larger set that are compared with its others.
+_COMPARED = 5000
 
 #: Rows of one set, and for each the row of the other that matches.
 Pairs = tuple[Array, Array]
@@ -159,8 +161,11 @@ def find_leaks(sets: Mapping[str, RowSet]) -> Leaks:
         size = _size(sets[b])
         equal = EXACT in pairs and isinstance(alikes[a], NumberCells) and _equal_by_chance(codes[a], codes[b], pairs)
         coarse |= equal
+        by_chance = {EXACT: equal, NEAR: equal}
+        if len(pairs.get(NEAR, ((),))[0]) and isinstance(alikes[a], NumberCells) and not equal:
+            by_chance[NEAR] = _near_by_chance(alikes[a], alikes[b], len(pairs[NEAR][1]) / max(1, size))
         leaks += [
-            Leak(kind, (a, b), len(rows[1]), size, _named(rows, (a, b), ids), equal and kind in (EXACT, NEAR))
+            Leak(kind, (a, b), len(rows[1]), size, _named(rows, (a, b), ids), by_chance.get(kind, False))
             for kind, rows in pairs.items()
             if len(rows[0])
         ]
@@ -255,6 +260,18 @@ def _equal_by_chance(a: Array, b: Array, pairs: Mapping[str, Pairs]) -> bool:
     slack = 3 * np.sqrt(expected / min(len(a), len(b)))
     within = expected / 1.1 - slack <= found <= 1.1 * expected + slack
     return bool((others > 0).mean() >= _COARSE and within)
+
+
+def _near_by_chance(a: Lookalike, b: Lookalike, found: float) -> bool:
+    """Whether rows of ``b`` are nearly equal to rows of ``a`` no more often than rows of the larger set to each other:
+    one fine column among coarse ones tells few rows apart."""
+    larger = max(a, b, key=lambda each: len(each.entered))
+    order = np.random.default_rng(0).permutation(len(larger.entered))
+    some, others = np.split(order, [min(len(order) // 2, _COMPARED)])
+    others = np.sort(others[: len(a.entered)])
+    expected = float((first_alike(larger, larger, others, np.sort(some))[0][some] >= 0).mean()) if len(some) else 0.0
+    slack = 3 * np.sqrt(expected / max(1, min(len(some), len(b.entered))))
+    return bool(expected >= _COARSE and found <= 1.1 * expected * len(a.entered) / max(1, len(others)) + slack)
 
 
 def _contradictions(name: str, codes: Array, labels: Array, ids: Mapping[str, Array | None]) -> list[Leak]:

@@ -35,7 +35,7 @@ _FREE = {503, 529}
 _LONGEST_WAIT = 3600.0
 # Seconds to wait for a connection.
 _CONNECT = 10.0
-NO_CONNECTION = "no connection"
+NO_CONNECTION, TIME_OUT = "no connection", "time-out"
 #: Least length of a real key. Shorter ones ("none", "EMPTY") are for servers without keys, and may occur in answers.
 _SECRET = 8
 #: Of a response; its line in the file of answers then stays readable (``labels/answer_lines.py``).
@@ -110,7 +110,7 @@ class Endpoint:
             if type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout"):
                 raise RequestError(NO_CONNECTION, message, paid=False) from None
             if isinstance(error, TimeoutError | openai.APITimeoutError):
-                raise RequestError("time-out", f"no answer within {self.timeout:g} s") from None
+                raise RequestError(TIME_OUT, f"no answer within {self.timeout:g} s") from None
             raise RequestError("connection cut", message) from None
         except (openai.OpenAIError, ValueError, RecursionError) as error:
             raise RequestError("broken answer", self._clean(first_line(error))) from None
@@ -306,6 +306,9 @@ class Requester:
             return False
         if error.kind == NO_CONNECTION and not self._answered:
             raise StopRequestsError(f"cannot reach {self.model.base_url} ({error.message}); is it running?")
+        if error.kind == TIME_OUT and not self._answered:  # repeating it takes as long each time, and may be charged
+            hung = f"{self.model.base_url} takes requests and has never answered ({error.message})"
+            raise StopRequestsError(f"{hung}; check it, or give a slow one more time: --timeout")
         if not self._answered and not self.lost:
             warn(f"{self.model.base_url} has not answered yet ({error.kind}: {error.message}); the request is repeated")
         self.lost[error.kind] += 1
