@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestNeighbors
 
@@ -14,6 +15,7 @@ from three_blobs import CLASSES, RECIPE, Items, labels, points, student, world
 from understudy.maths.source_confusion import fit_votes
 from understudy.reconciling import base_models as module
 from understudy.reconciling.base_models import (
+    BoostedTrees,
     Fold,
     NearestNeighbours,
     RelabelledModel,
@@ -124,18 +126,56 @@ def test_a_student_on_labels_that_were_made_for_its_fold() -> None:
 def test_who_needs_flat_rows_stays_away_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     gold, pool, _ = world()
     plain = us.vanilla()
-    assert list(vector_models(gold, pool, CLASSES, plain, RECIPE)) == ["neighbours", "linear", "linear, gold only"]
+    monkeypatch.setattr(module, "FEWEST_FOR_TREES", 300)
+    assert list(vector_models(gold, pool, CLASSES, plain, RECIPE)) == [
+        "neighbours", "trees", "trees, gold only", "linear", "linear, gold only",
+    ]  # fmt: skip
     # The user's own student is a minimum already.
     converged = replace(RECIPE, optimizer="lbfgs")
-    assert list(vector_models(gold, pool, CLASSES, plain, converged)) == ["neighbours"]
+    assert list(vector_models(gold, pool, CLASSES, plain, converged)) == ["neighbours", "trees", "trees, gold only"]
     only = world(estimate_only=True)[0]
-    assert list(vector_models(only, pool, CLASSES, plain, RECIPE)) == ["neighbours", "linear"]
+    assert list(vector_models(only, pool, CLASSES, plain, RECIPE)) == ["neighbours", "trees", "linear"]
+    # Words and an encoder's vectors are no table.
+    wide = [sparse.csr_matrix(torch.ones(300, 9).numpy()), torch.ones(300, 256)]
+    for x in wide:
+        both = us.Gold(x[:60], gold.y), us.Pool(x, pool.teacher)
+        assert "trees" not in vector_models(*both, CLASSES, plain, RECIPE)
     collated = us.Pool(Items(pool.x), pool.teacher, collate=torch.stack)
     assert not is_numeric(collated.rows) and vector_models(gold, collated, CLASSES, plain, RECIPE) == {}
     words = us.Pool(torch.ones(300, 4, dtype=torch.long), pool.teacher)
     assert vector_models(gold, words, CLASSES, plain, RECIPE) == {}
+    monkeypatch.setattr(module, "FEWEST_FOR_TREES", 301)
+    assert "trees" not in vector_models(gold, pool, CLASSES, plain, RECIPE)
     monkeypatch.setattr(module, "MOST_COLUMNS", 3)
     assert vector_models(gold, pool, CLASSES, plain, RECIPE) == {}
+
+
+def test_trees_are_scikit_learns_on_gold_and_learned_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    gold, pool, _ = world("votes")
+    asked = fold(gold, pool, 1)
+    assert pool.teacher is not None
+    probs = label_probabilities(pool.teacher.take(asked.training_rows), asked.gold, CLASSES)
+    rows = torch.cat([asked.gold.rows.take(torch.arange(45)), pool.x[asked.training_rows]])  # type: ignore[list-item]
+    small = {"max_iter": 30, "max_leaf_nodes": 8, "early_stopping": False}
+    theirs = HistGradientBoostingClassifier(**small).fit(rows, torch.cat([asked.gold.y, probs.argmax(1)]))
+    found = BoostedTrees().predict_out_of_fold(asked)
+    np.testing.assert_allclose(found[len(asked.held_out) :].numpy(), theirs.predict_proba(pool.x.numpy()))
+    # On gold alone, of which no row has the last class.
+    few = replace(asked, gold=asked.gold.take((asked.gold.y < 2).nonzero().squeeze(1)))
+    alone = BoostedTrees(gold_only=True).predict_out_of_fold(few)
+    assert alone.shape == found.shape and alone[:, 2].eq(0).all() and alone.sum(1).allclose(torch.ones(()).double())
+    one = replace(asked, gold=asked.gold.take((asked.gold.y == 0).nonzero().squeeze(1)))
+    with pytest.raises(us.UnderstudyError, match="two classes"):
+        BoostedTrees(gold_only=True).predict_out_of_fold(one)
+    # At most so many cells: 4 columns, 3 trees a round.
+    monkeypatch.setattr(module, "MOST_CELLS", 4 * 3 * 50)
+    drawn = module._labelled_rows(asked, 50)[1]
+    theirs = HistGradientBoostingClassifier(**small).fit(
+        torch.cat([rows[:45], pool.x[drawn]]),
+        torch.cat([asked.gold.y, probs.argmax(1)[torch.searchsorted(asked.training_rows, drawn)]]),
+    )
+    assert len(drawn) == 50
+    np.testing.assert_allclose(BoostedTrees().predict_out_of_fold(asked)[15:].numpy(), theirs.predict_proba(pool.x))
 
 
 def test_a_linear_members_penalty_is_that_of_the_rows_it_learns_from() -> None:

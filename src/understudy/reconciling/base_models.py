@@ -7,7 +7,7 @@ gold rows and for every pool row:
     TrainedModel(us.vanilla(), gold_only=True)           # without the pool
     NearestNeighbours(10)                                # the mean label of the ten most similar rows
 
-``vector_models`` adds those that need rows of numbers: a linear model makes other errors than a net.
+``vector_models`` adds those that need rows of numbers: a linear model and trees make other errors than a net.
 """
 
 import copy
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from understudy import models
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows, take_sparse
+from understudy.errors import UnderstudyError
 from understudy.inference.passes import predict
 from understudy.labels.base import Labels
 from understudy.labels.forms import Soft
@@ -31,13 +32,17 @@ from understudy.maths.nearest import unit_rows, votes_of_neighbours
 from understudy.maths.source_confusion import fit_votes
 from understudy.models.registry import Student
 from understudy.objective import Objective
-from understudy.training.automatic_options import l2_of_c, mean_square
+from understudy.training.automatic_options import WIDE, l2_of_c, mean_square
 from understudy.training.evaluation import gold_only_options
 from understudy.training.fit import fit_student
 from understudy.training.options import AUTO, TrainingOptions
 
 # With more columns a linear model has too many weights, and with more rows the neighbour search takes too long.
 MOST_COLUMNS, MOST_REFERENCES = 50_000, 20_000
+# Of fewer noisy labels they learn the noise; of gold, a fifth is enough.
+FEWEST_FOR_TREES = 500
+# Rows × columns × trees of a round: about two seconds of one core in a fold.
+MOST_CELLS = 5_000_000
 # scikit-learn's C for rows of length 1; longer rows need a smaller one for the same predictions.
 C = 10.0
 
@@ -124,14 +129,8 @@ class NearestNeighbours:
     k: int = 10
 
     def predict_out_of_fold(self, fold: Fold) -> Tensor:
-        gold, pool, rows = fold.gold, fold.pool, fold.training_rows
-        assert pool.teacher is not None
-        trusted = gold.training_rows()
-        if len(rows) > MOST_REFERENCES:
-            order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(fold.number))
-            rows = rows[order[:MOST_REFERENCES]]
-        own = nn.functional.one_hot(gold.y[trusted], fold.classes).double()
-        labels = torch.cat([own, label_probabilities(pool.teacher.take(rows), gold, fold.classes)])
+        gold, pool = fold.gold, fold.pool
+        trusted, rows, labels = _labelled_rows(fold, MOST_REFERENCES)
         centre = None
         if not (pool.rows.is_sparse or gold.rows.is_sparse):
             centre = take_numbers(pool.rows, rows).flatten(1).float().mean(0)
@@ -142,6 +141,54 @@ class NearestNeighbours:
         known = _stack([unit(gold.rows, trusted), unit(pool.rows, rows)])
         queries = _stack([unit(fold.held_out.rows), unit(pool.rows)])
         return votes_of_neighbours(queries, known, labels, [self.k])[self.k]
+
+
+@dataclass(frozen=True)
+class BoostedTrees:
+    """scikit-learn's gradient boosting, on the most probable labels; for tables, where it is hard to beat.
+
+    Small trees and few of them: with 31 leaves and 100 rounds, scikit-learn's defaults, 1,500 rows of Adult, 30% of
+    them wrong, give 72.5% in place of 82.2, and 1,000 right ones 83.4 in place of 85.2.
+    """
+
+    gold_only: bool = False
+
+    def predict_out_of_fold(self, fold: Fold) -> Tensor:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+        columns, trees = (
+            take_numbers(fold.pool.rows, torch.arange(1)).shape[1],
+            1 if fold.classes == 2 else fold.classes,
+        )
+        most = 0 if self.gold_only else min(MOST_REFERENCES, MOST_CELLS // (columns * trees))
+        trusted, rows, probs = _labelled_rows(fold, most)
+        labels = probs.argmax(1).numpy()
+        if len(np.unique(labels)) < 2:
+            raise UnderstudyError("trees need rows of two classes")
+        examples = torch.cat([take_numbers(fold.gold.rows, trusted), take_numbers(fold.pool.rows, rows)])
+        asked = torch.cat([take_numbers(part.rows) for part in (fold.held_out, fold.pool)])
+        model = HistGradientBoostingClassifier(
+            max_iter=30, max_leaf_nodes=8, min_samples_leaf=5 if self.gold_only else 20, early_stopping=False,
+            random_state=(fold.recipe.seed + fold.number) % 2**32,
+        )  # fmt: skip
+        predicted = torch.zeros(len(asked), fold.classes, dtype=torch.float64)
+        with threadpool_limits(limits=1):
+            model.fit(examples.numpy(), labels)
+            predicted[:, model.classes_] = torch.from_numpy(model.predict_proba(asked.numpy()))
+        return predicted
+
+
+def _labelled_rows(fold: Fold, most: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Gold rows and (at most so many) pool rows to train on, and the class probabilities of both."""
+    assert fold.pool.teacher is not None
+    trusted, rows = fold.gold.training_rows(), fold.training_rows
+    if len(rows) > most:
+        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(fold.number))
+        rows = rows[order[:most]]
+    own = nn.functional.one_hot(fold.gold.y[trusted], fold.classes).double()
+    given = label_probabilities(fold.pool.teacher.take(rows), fold.gold, fold.classes) if len(rows) else own[:0]
+    return trusted, rows, torch.cat([own, given])
 
 
 def label_probabilities(labels: Labels, gold: Gold, classes: int) -> Tensor:
@@ -156,13 +203,18 @@ def label_probabilities(labels: Labels, gold: Gold, classes: int) -> Tensor:
 def vector_models(
     gold: Gold, pool: Pool, classes: int, vanilla: Objective, recipe: TrainingOptions
 ) -> dict[str, BaseModel]:
-    """Base models for rows of numbers: nearest neighbours; and linear models, where the user's own is none."""
+    """Base models for rows of numbers: nearest neighbours; trees, where these are the columns of a table and not a
+    vector of an encoder; linear models, where the user's own is none."""
     if not is_numeric(pool.rows) or not is_numeric(gold.rows):
         return {}
     first = take_numbers(pool.rows, torch.arange(min(len(pool), 2000)))
     if int(np.prod(first.shape[1:])) > MOST_COLUMNS:
         return {}
     base_models: dict[str, BaseModel] = {"neighbours": NearestNeighbours()}
+    if isinstance(first, Tensor) and first.dim() == 2 and first.shape[1] < WIDE and len(pool) >= FEWEST_FOR_TREES:
+        base_models["trees"] = BoostedTrees()
+        if len(gold.training_rows()) >= FEWEST_FOR_TREES // 5:
+            base_models["trees, gold only"] = BoostedTrees(gold_only=True)
     if recipe.is_full_batch:
         return base_models
     build = partial(models.linear, inputs=tuple(first.shape[1:]), classes=classes)
