@@ -285,7 +285,7 @@ def test_a_declared_type(save: Save) -> None:
     ):
         odd = save("gold.csv", zip=["1", "2", "3", "4", "x"], f=numbers(5), label=[0, 1, 0, 1, 1])
         read_examples(gold=odd, pool=pool)
-    with pytest.raises(UnderstudyError, match=r"has no column 'zap', which --types names; did you mean 'zip'"):
+    with pytest.raises(UnderstudyError, match=r"has no column 'zap', which you name; did you mean 'zip'"):
         read_examples(pool=pool, features=FeatureOptions(types={"zap": "text"}))
     with pytest.raises(UnderstudyError, match="column 'f' holds fractions, whose spelling the file does not keep"):
         read_examples(pool=typed, features=FeatureOptions(types={"f": "text"}))

@@ -15,9 +15,11 @@ from typer.testing import CliRunner
 import understudy as us
 from understudy.cli import app
 from understudy.errors import UnderstudyError
+from understudy.features.featuriser import FeatureOptions
 from understudy.io.gold_pool import is_one_file
 from understudy.io.read import Examples
 
+NAMES = ("neg", "pos")
 ROWS = [(0.0, "neg", "neg"), (1.0, "pos", ""), (2.0, "", "pos"), (3.0, "pos", ""), (4.0, "neg", "")]
 
 
@@ -179,3 +181,19 @@ def test_marks_of_gold_rows_are_read_from_one_file(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text(rows)
     found = read(tmp_path / "mine.csv", None)
     assert found.gold is not None and found.gold.chosen.tolist() == [True, False]
+
+
+def test_what_a_stranger_should_know_is_said(tmp_path: Path) -> None:
+    """A column that counts the rows is named; a wrong name is answered in the file's own names."""
+    lines = [f"{700 + row};{row % 3};{NAMES[row % 2]};{NAMES[row % 2] if row < 9 else ''}" for row in range(30)]
+    (tmp_path / "mine.csv").write_text("\n".join(["Customer no;size;llm;checked", *lines]) + "\n")
+    counted = "column 'Customer no' is a feature; if it only names the rows, say --id 'Customer no'"
+    assert counted in read(tmp_path / "mine.csv", None).notes
+    named = us.read_examples(
+        gold=tmp_path / "mine.csv", columns={"id": "Customer no", "label": "checked", "teacher": "llm"}
+    )
+    assert counted not in named.notes and named.featuriser.names == ("size",)
+    options = FeatureOptions(text="sice")
+    said = r"no column 'sice', which you name; did you mean 'size'\? it has 'Customer no', 'size', 'llm', 'checked'$"
+    with pytest.raises(UnderstudyError, match=said):
+        us.read_examples(gold=tmp_path / "mine.csv", columns={"label": "checked", "teacher": "llm"}, features=options)

@@ -74,8 +74,7 @@ def ask_command(
     def say(part: str, *values: Any) -> None:
         typer.echo("\n".join(sentences("ask", part, *values)))
 
-    if (rows := pool_file([gold] if gold else [], pool)) is None:
-        raise UnderstudyError("there is nothing to label; name the file of the rows by --pool")
+    rows = pool_file([gold], pool)
     files = AskFiles.read(rows, gold, names, text=text, columns=columns.mapping, as_rows=options.prompt is not None)
     shown = files.examples(examples, seed)
     pairs = [(files.rows[place], files.truth[place]) for place in shown]

@@ -58,9 +58,7 @@ def budget_command(
         from understudy.active.label_plan import plan_labels
         from understudy.active.plan_files import read_sources, write_plan
 
-    if (rows := pool_file([gold] if gold else [], pool)) is None:
-        raise UnderstudyError("there is nothing to label; name the file of the rows by --pool")
-    given = read_sources(gold, rows, known, list(prices), columns.mapping, read_classes(classes))
+    given = read_sources(gold, pool_file([gold], pool), known, list(prices), columns.mapping, read_classes(classes))
     every = {**prices, **{name: None for name in given.names if name not in prices}}
     plan = plan_labels(
         every, budget, classes=given.classes, answers=given.answers, known=given.known,

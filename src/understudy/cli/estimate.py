@@ -82,7 +82,7 @@ def estimate_command(
         found = estimate(
             examples.gold, examples.pool, what=read_list(what) or (), labels=measured, proxy=proxy,
             by=None if by is None else _groups(by, files, examples, data), class_names=examples.class_names,
-            probability=_probabilities(pool, examples, data),
+            probability=_probabilities(rows, examples, data),
         )  # fmt: skip
     wanted = None if width is None else width / 100
     print_estimates(found, wanted)

@@ -85,7 +85,7 @@ class RawColumns:
     def numbers(self, name: str) -> Array:
         column = self[name]
         if column.dtype.kind not in "biuf":
-            raise UnderstudyError(f"{self.at(name)} holds {describe(column)}; it must hold numbers")
+            raise UnderstudyError(f"{self.at(name)} holds {describe(column)}; it must hold numbers, like 3.5")
         return column
 
     def texts(self, name: str) -> list[str]:

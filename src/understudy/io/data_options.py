@@ -52,10 +52,12 @@ def is_batch(gold: Any) -> bool:
     return isinstance(gold, str) and gold.startswith("+")
 
 
-def pool_file(gold: Sequence[Any] | None, pool: Any) -> Any:
+def pool_file(gold: Sequence[Any], pool: Any) -> Any:
     """The file with the pool's rows: that of gold where no other is named."""
-    own = [name for name in gold or () if not is_batch(name)]
-    return own[0] if pool is None and own else pool
+    files = [each for each in (pool, *gold) if each is not None and not is_batch(each)]
+    if not files:
+        raise UnderstudyError("there are no rows; name their file by --pool")
+    return files[0]
 
 
 @dataclass(frozen=True)

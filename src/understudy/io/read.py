@@ -168,6 +168,9 @@ def read_examples(
             examples = replace(examples, plain=plain)
     _check_truth_values(examples, tables.values(), pool_table)
     files = [table.notes for table in (*tables.values(), pool_table) if table is not None]
+    main = tables["gold"] if pool_table is None else pool_table
+    counted = [name for name in examples.featuriser.names if _counts_rows(main.columns[name])]
+    notes += [f"column {name!r} is a feature; if it only names the rows, say --id {name!r}" for name in counted]
     return replace(examples, notes=(*filter(None, files), *notes, *examples.featuriser.notes()))
 
 
@@ -225,9 +228,9 @@ def _prepare(tables: Mapping[str, Table], options: FeatureOptions) -> FeatureOpt
     if main is None:
         raise UnderstudyError("there is nothing to read; name a gold file, a pool file, or both")
     kinds = declared(options.types) | {name: "texts" for name in (options.text, options.image) if name is not None}
-    for name in options.types:
+    for name in filter(None, (*options.types, options.text, options.image, *(options.columns or ()))):
         if not any(name in table.names for table in tables.values()):
-            raise _in_no_file(name, tables, ", which --types names")
+            raise _in_no_file(name, tables, ", which you name")
     for table in tables.values():
         table.expect(kinds)
         table.warn_of_lookalikes(options.columns or ())
@@ -293,8 +296,14 @@ def values_by_id(values: Mapping[Any, Any], name: str, sets: Sequence[Gold | Poo
 
 def _in_no_file(name: str, tables: Mapping[str, Table], why: str) -> UnderstudyError:
     files = [table for table in tables.values() if table.columns.source.names]  # not the gold rows of one file
-    names = dict.fromkeys(name for table in files for name in table.theirs.values())
+    names = dict.fromkeys(name for table in files for name in table.columns.source.names)
     return no_column(", ".join(str(table.path) for table in files), name, names, why)
+
+
+def _counts_rows(column: Array) -> bool:
+    """Whether whole numbers, each of them once, leave few gaps: they name the rows of a table of some size."""
+    whole = column.ndim == 1 and column.dtype.kind in "iu" and len(column) >= 20
+    return whole and int(np.ptp(column)) < 2 * len(column) and len(np.unique(column)) == len(column)
 
 
 def _check_mapping(columns: Mapping[str, str], tables: Mapping[str, Table]) -> None:
