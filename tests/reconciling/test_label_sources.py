@@ -12,7 +12,7 @@ from torch import Tensor
 import understudy as us
 from three_blobs import CLASSES, RECIPE, labels, points, student, world
 from understudy.maths.opinion_pool import fit_opinion_pool
-from understudy.maths.source_confusion import cross_likelihood, fit_sources
+from understudy.maths.source_confusion import cross_likelihood, fit_sources, fit_votes
 from understudy.parallel.executors import InProcess
 from understudy.reconciling import cross_fitting
 from understudy.reconciling.base_models import NearestNeighbours, TrainedModel, label_probabilities
@@ -20,6 +20,7 @@ from understudy.reconciling.cross_fitting import CrossFit
 from understudy.reconciling.label_sources import (
     LEAST,
     SourceScores,
+    choose_opinion,
     labels_by_fold,
     opinion_losses,
     reconciled_pool,
@@ -95,7 +96,8 @@ def test_the_teachers_word_in_every_form(form: str) -> None:
     crossfit = fitted(gold, pool)
     scores = teacher_scores(gold, pool, crossfit.gold_fold, CLASSES)
     soft = form in ("hard_confidence", "soft", "topk")
-    assert list(scores) == (["teacher", "teacher confusion"] if soft else ["teacher confusion"])
+    last = "votes" if form == "votes" else "teacher confusion"
+    assert list(scores) == (["teacher", last] if soft else [last])
     for on_gold, on_pool in scores.values():
         assert on_gold.shape == (60, CLASSES) and on_pool.shape == (300, CLASSES)
         assert on_gold.isfinite().all() and on_pool.isfinite().all()
@@ -108,6 +110,29 @@ def test_the_teachers_word_in_every_form(form: str) -> None:
     assert float((made.teacher.top1() == truth).double().mean()) > 0.5
 
 
+def test_votes_are_as_sharp_as_gold_shows_and_outweigh_base_models_until_it_tells() -> None:
+    gold, pool, _ = world("votes")
+    rows, on_gold = gold.calibration()
+    assert on_gold is not None and pool.teacher is not None
+    model = fit_votes(on_gold.answers(), gold.y[rows], CLASSES)
+    on_pool = teacher_scores(gold, pool, torch.arange(60) % 4, CLASSES)["votes"][1]
+    spoken = pool.teacher.labelled()
+    expected = model.posterior_of(pool.teacher.answers())[spoken]
+    with_prior = (on_pool + model.sharpness * model.prior.log())[spoken]
+    torch.testing.assert_close(with_prior.softmax(1), expected)
+    assert (on_pool[~spoken] == 0).all()
+    crossfit = fitted(gold, pool)
+    words = said(crossfit, skill=0.0)
+    names, fold = ["votes", "one", "two"], torch.arange(60) % 4
+    scores = SourceScores(names, torch.zeros(3, 60, CLASSES), gold.y, fold, [])
+    # Scores that say nothing leave the weights where the prior has them: 1, and a quarter shared by two.
+    assert choose_opinion(scores)[0].weights.tolist() == pytest.approx([1, 0.125, 0.125])
+    assert reconciled_pool(crossfit, words).sources[0].name == "votes"
+    # Without votes, each source alike.
+    plain = replace(scores, names=["teacher confusion", "one", "two"])
+    assert choose_opinion(plain)[0].weights.tolist() == pytest.approx([1 / 3] * 3)
+
+
 def test_a_hard_label_shares_out_what_its_confidence_leaves() -> None:
     """0.7 sure of class 1 of three: 0.15 for each of the others."""
     gold, pool, _ = world("hard_confidence")
@@ -117,13 +142,14 @@ def test_a_hard_label_shares_out_what_its_confidence_leaves() -> None:
     assert (found[1] == 0).all(), "no label says nothing"
 
 
-def test_the_word_on_gold_is_counted_on_other_folds() -> None:
+@pytest.mark.parametrize(("form", "source"), [("hard", "teacher confusion"), ("votes", "votes")])
+def test_the_word_on_gold_is_counted_on_other_folds(form: str, source: str) -> None:
     """Whatever the truth of a fold is called, its own scores stay the same."""
-    gold, pool, _ = world()
+    gold, pool, _ = world(form)
     fold = torch.arange(60) % 4
-    before = teacher_scores(gold, pool, fold, CLASSES)["teacher confusion"][0]
+    before = teacher_scores(gold, pool, fold, CLASSES)[source][0]
     gold.y = torch.where(fold == 2, (gold.y + 1) % CLASSES, gold.y)
-    after = teacher_scores(gold, pool, fold, CLASSES)["teacher confusion"][0]
+    after = teacher_scores(gold, pool, fold, CLASSES)[source][0]
     assert before[fold == 2].equal(after[fold == 2]) and not before[fold != 2].equal(after[fold != 2])
 
 

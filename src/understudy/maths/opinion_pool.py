@@ -4,10 +4,11 @@ Each source m gives log-scores ℓ_m(y | x), log-probabilities or log-likelihood
 
     log q(y | x) = Σ_m b_m ℓ_m(y | x) + Σ_m Σ_k D_m[y, k] ℓ_m(k | x) + a_y − log Z(x)
 
-with one weight b_m ≥ 0 per source and one bias a_y per class, fitted by maximum likelihood with ridges: b around
-1/M, a around 0, each over n. *Scalar* pools have D = 0; *full* ones let every class of every source count for every
-class (multinomial regression), with a ridge of its own, and need many rows: M·C² numbers. ``fit_opinion_pool`` takes
-whichever has the smaller cross-validated log-loss (or the greater score by another ``metric``).
+with one weight b_m ≥ 0 per source and one bias a_y per class, fitted by maximum likelihood with ridges: b around 1/M
+(or another ``Prior``), a around 0, each over n. *Scalar* pools have D = 0; *full* ones let every class of every source
+count for every class (multinomial regression), with a ridge of its own, and need many rows: M·C² numbers.
+``fit_opinion_pool`` takes whichever has the smaller cross-validated log-loss (or the greater score by another
+``metric``).
 
     pool = fit_opinion_pool(scores, y)          # scores (M, n, C), centred or not: only differences within a row count
     pool(other_scores)                          # log q, (n, C)
@@ -26,6 +27,16 @@ from understudy.maths.source_confusion import deal_folds
 RIDGE_WEIGHT, RIDGE_BIAS, RIDGE_FULL = 1.0, 3.0, 10.0
 # Beyond so many numbers a full regression is not tried: there is never gold for it.
 MOST_NUMBERS = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """What weights are where few rows tell nothing."""
+
+    #: ``(M,)``.
+    centre: Tensor
+    #: The ridge, in rows.
+    strength: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,17 +61,18 @@ class OpinionPool:
 
 
 def fit_opinion_pool(
-    scores: Tensor, y: Tensor, *, full: bool | None = None, fold: Tensor | None = None, metric: str = ACCURACY
-) -> OpinionPool:
+    scores: Tensor, y: Tensor, *, full: bool | None = None, fold: Tensor | None = None, metric: str = ACCURACY,
+    prior: Prior | None = None,
+) -> OpinionPool:  # fmt: skip
     """``full``: whether classes count for other classes; None: by the losses cross-validated in ``fold (n,)``."""
     scores = centred(scores)
     sources, _, classes = scores.shape
     if full is None and sources * classes**2 > MOST_NUMBERS:
         full = False
     forms = (False, True) if full is None else (full,)
-    unseen = {form: held_out(scores, y, full=form, fold=fold) for form in forms}
+    unseen = {form: held_out(scores, y, full=form, fold=fold, prior=prior) for form in forms}
     best = min(forms, key=lambda form: float(row_losses(metric, unseen[form], y).mean()))
-    weights, bias, mixing = _fit(scores, y, full=best)
+    weights, bias, mixing = _fit(scores, y, full=best, prior=prior)
     return OpinionPool(weights, bias, mixing, unseen[best], float(row_losses(LOG_LOSS, unseen[best], y).mean()))
 
 
@@ -69,14 +81,16 @@ def fit_scalar_pool(scores: Tensor, y: Tensor) -> OpinionPool:
     return OpinionPool(*_fit(centred(scores), y, full=False))
 
 
-def held_out(scores: Tensor, y: Tensor, *, full: bool = False, fold: Tensor | None = None) -> Tensor:
+def held_out(
+    scores: Tensor, y: Tensor, *, full: bool = False, fold: Tensor | None = None, prior: Prior | None = None
+) -> Tensor:
     """log q ``(n, C)`` of each row by a pool fitted on the other folds (None: five, dealt by class)."""
     scores = centred(scores)
     fold = deal_folds(y) if fold is None else fold
     opinion = torch.empty(scores.shape[1:], dtype=torch.float64)
     for number in fold.unique().tolist():
         mine = fold == number
-        opinion[mine] = OpinionPool(*_fit(scores[:, ~mine], y[~mine], full=full))(scores[:, mine])
+        opinion[mine] = OpinionPool(*_fit(scores[:, ~mine], y[~mine], full=full, prior=prior))(scores[:, mine])
     return opinion
 
 
@@ -85,9 +99,10 @@ def centred(scores: Tensor) -> Tensor:
     return scores.double() - scores.double().mean(2, keepdim=True)
 
 
-def _fit(scores: Tensor, y: Tensor, *, full: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+def _fit(scores: Tensor, y: Tensor, *, full: bool, prior: Prior | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
     sources, rows, classes = scores.shape
-    start = torch.cat([torch.full((sources,), 1 / sources, dtype=torch.float64), torch.zeros(classes).double()])
+    prior = prior or Prior(torch.full((sources,), 1 / sources, dtype=torch.float64), RIDGE_WEIGHT)
+    start = torch.cat([prior.centre, torch.zeros(classes).double()])
     truth = torch.nn.functional.one_hot(y, classes).double()
     own = sources + classes
 
@@ -97,11 +112,11 @@ def _fit(scores: Tensor, y: Tensor, *, full: bool) -> tuple[Tensor, Tensor, Tens
     def objective(values: np.ndarray) -> tuple[float, np.ndarray]:
         weights, bias, mixing = parts(torch.from_numpy(values))
         log_q = OpinionPool(weights, bias, mixing)(scores)
-        pull = weights - 1 / sources
+        pull = weights - prior.centre
         error = (log_q.exp() - truth) / rows
-        loss = -(truth * log_q).sum() / rows + (RIDGE_WEIGHT * pull @ pull + RIDGE_BIAS * bias @ bias) / rows
+        loss = -(truth * log_q).sum() / rows + (prior.strength * pull @ pull + RIDGE_BIAS * bias @ bias) / rows
         slopes = [
-            torch.einsum("nc,mnc->m", error, scores) + 2 * RIDGE_WEIGHT * pull / rows,
+            torch.einsum("nc,mnc->m", error, scores) + 2 * prior.strength * pull / rows,
             error.sum(0) + 2 * RIDGE_BIAS * bias / rows,
         ]
         if mixing is not None:

@@ -6,10 +6,11 @@ each on these, and the same weights give the labels of the pool:
 
     log q(y | x) = b_0 · log P(teacher's label | y) + Σ_m b_m log p_m(y | x) + a_y − log Z
 
-The teacher counts in one or two ways: soft labels as they are, log s_y; and its label (a hard one, the best class of a
-soft one, the votes of several annotators) by its confusion with gold, log P(label | y), cross-fitted. Pool rows without
-a teacher's label get one from the other sources. Where a single source has a significantly smaller cross-validated
-log-loss on gold than all of them together, it is taken alone.
+The teacher counts in one or two ways: soft labels as they are, log s_y; and its label (a hard one, or the best class of
+a soft one) by its confusion with gold, log P(label | y), cross-fitted. The votes of several annotators are one source
+likewise (``fit_votes``); its weight is drawn to 1, those of base models to little: on few gold rows they add noise.
+Pool rows without a teacher's label get one from the other sources. Where a single source has a significantly smaller
+cross-validated log-loss on gold than all of them together, it is taken alone.
 
     pool = reconciled_pool(fitted, fitted.run(executor))
     pool.teacher, pool.sources                       # soft labels q; each source with its weight
@@ -22,15 +23,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from understudy.comparison.candidates import FEWEST_ROWS
 from understudy.data.checks import CHUNK
 from understudy.data.examples import Gold, Pool
 from understudy.data.fitted_rows import fitted_keys
 from understudy.labels.base import Labels
 from understudy.labels.forms import Soft
 from understudy.maths.metric_scores import ACCURACY, row_losses
-from understudy.maths.opinion_pool import OpinionPool, fit_opinion_pool
+from understudy.maths.opinion_pool import OpinionPool, Prior, fit_opinion_pool
 from understudy.maths.proportions import disagreement
-from understudy.maths.source_confusion import cross_likelihood, fit_sources
+from understudy.maths.source_confusion import cross_likelihood, fit_sources, fit_votes
 from understudy.objective import Columns, Objective
 from understudy.reconciling.base_models import C, RelabelledModel, is_numeric
 from understudy.reconciling.cross_fitting import CrossFit, OutOfFold
@@ -39,7 +41,9 @@ from understudy.training.evaluation import COMPARED_ROWS
 
 # A source that was never wrong about a class on gold may still be wrong: no label counts for more than 10,000 to 1.
 LEAST = 1e-4
-TEACHER, TEACHER_CONFUSION = "teacher", "teacher confusion"
+TEACHER, TEACHER_CONFUSION, VOTES = "teacher", "teacher confusion", "votes"
+# Where there are votes: the prior weight of all base models together (the votes' is 1), and its worth in gold rows.
+BASE_MODELS, PRIOR_ROWS = 0.25, 10.0
 # Where there is nothing to learn, the accuracy on gold is 2 to 4 points too high with 24 rows and 1 with 50: the other
 # rows' predictions, which the weights are fitted to, come from models that a row has trained.
 ENOUGH_ROWS = 50
@@ -152,7 +156,7 @@ def reconciled_pool(fitted: CrossFit, predictions: OutOfFold) -> ReconciledPool:
 def choose_opinion(scores: "SourceScores", metric: str = ACCURACY) -> tuple[OpinionPool, list[OpinionPool]]:
     """All sources combined, or the best one alone where it is significantly better; and each source alone."""
     fold = scores.fold if len(scores.fold.unique()) > 1 else None
-    opinion = fit_opinion_pool(scores.gold, scores.y, fold=fold, metric=metric)
+    opinion = fit_opinion_pool(scores.gold, scores.y, fold=fold, metric=metric, prior=scores.prior)
     single = [fit_opinion_pool(one.unsqueeze(0), scores.y, full=False, fold=fold) for one in scores.gold]
     losses = [opinion_losses(one, scores.y, metric) for one in single]
     best = min(range(len(single)), key=lambda number: float(losses[number].mean()))
@@ -233,6 +237,16 @@ class SourceScores:
         on_gold, on_pool = zip(*scores.values(), strict=True)
         return cls(list(scores), torch.stack(on_gold), fitted.gold.y[rows], fold, [each.float() for each in on_pool])
 
+    @property
+    def prior(self) -> Prior | None:
+        """Of the weights; votes of several labellers, already weighed by gold, count as they are until gold says more:
+        base models have learned from the same votes."""
+        if self.names[0] != VOTES:
+            return None
+        base_models = len(self.names) - 1
+        centre = [1.0, *[BASE_MODELS / max(base_models, 1)] * base_models]
+        return Prior(torch.tensor(centre, dtype=torch.float64), PRIOR_ROWS)
+
     def labels(self, opinion: OpinionPool) -> Tensor:
         """q of the pool, ``(N, C)`` float32, in chunks: the scores of all sources at once may not fit into memory."""
         parts = zip(*(scores.split(CHUNK) for scores in self.pool), strict=True)
@@ -247,6 +261,8 @@ def teacher_scores(gold: Gold, pool: Pool, fold: Tensor, classes: int) -> dict[s
     rows, on_gold = gold.calibration()
     teacher = pool.teacher
     assert teacher is not None
+    if on_gold is not None and teacher.answers().shape[1] > 1 and len(rows) >= FEWEST_ROWS:
+        return {VOTES: _votes(on_gold.answers(), gold.y[rows], rows, fold, teacher, classes)}
     if on_gold is None or len(rows) < 2 * classes:
         return {}
     scores: dict[str, tuple[Tensor, Tensor]] = {}
@@ -258,6 +274,21 @@ def teacher_scores(gold: Gold, pool: Pool, fold: Tensor, classes: int) -> dict[s
     on_pool[~teacher.labelled()] = 0.0
     scores[TEACHER_CONFUSION] = (_spread(counted, rows, len(gold)), on_pool)
     return scores
+
+
+def _votes(
+    votes: Tensor, y: Tensor, rows: Tensor, fold: Tensor, teacher: Labels, classes: int
+) -> tuple[Tensor, Tensor]:
+    """log P(votes | truth), as sharp as gold shows that they are: labellers copy each other."""
+    counted = torch.empty(len(y), classes, dtype=torch.float64)
+    for number in fold[rows].unique().tolist():
+        mine = fold[rows] == number
+        others = fit_votes(votes[~mine], y[~mine], classes)
+        counted[mine] = others.sharpness * others.log_likelihood(votes[mine])
+    every = fit_votes(votes, y, classes)
+    on_pool = every.sharpness * every.log_likelihood(teacher.answers())
+    on_pool[~teacher.labelled()] = 0.0
+    return _spread(counted, rows, len(fold)), on_pool
 
 
 def _soft(labels: Labels, classes: int) -> Tensor:
