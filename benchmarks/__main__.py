@@ -35,6 +35,7 @@ TITLES = {
     "linear_fit": "Linear students beside scikit-learn",
     "text_training": "Fine-tuning on texts",
     "start_up": "Start of the command line",
+    "serving": "Serving beside a bare loop",
     "growth": "Growth with rows, classes and features",
 }
 BENCHMARKS = tuple(TITLES)

@@ -308,7 +308,10 @@ def test_a_reload_under_load_loses_no_request(start: Start, tmp_path: Path) -> N
     assert set(seen) == {before, json.loads(found.content)["version"]} and client.predict("good")[0]["label"] == "pos"
 
 
-def test_requests_that_come_together_are_one_batch_and_a_bad_one_fails_alone(start: Start) -> None:
+def test_requests_that_come_together_are_one_batch_and_a_bad_one_fails_alone(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("understudy.serving.served_model.INLINE", 0.0)  # by the thread
     client = start()
     worker, begun, release = client.service.worker, threading.Event(), threading.Event()
     predict = worker.served.predict

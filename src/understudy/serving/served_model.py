@@ -12,6 +12,7 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ from understudy.store.files import cache_folder, digest
 MISSING = f"serving needs onnxruntime, starlette and uvicorn: {install('serve')}"
 #: Once so many rows are in a batch, it takes no further request.
 MOST_AT_ONCE = 256
+#: Seconds; above, a batch would hold up the other connections.
+INLINE = 0.005
 Row = Mapping[str, Any]
 Array = np.ndarray[Any, Any]
 Prediction = tuple["ServedModel", Array, Array]
@@ -94,13 +97,18 @@ class _Job:
 
 
 class BatchWorker:
-    """One thread with the net: what arrives while it works is its next batch, so that nobody waits for a batch to fill.
+    """Predicts what arrives together at once; nobody waits for a batch to fill.
 
-    ``served`` may be replaced at any moment: a batch is predicted by one model."""
+    Batches that take less time than handing them to a thread would are predicted on the event loop; others by one
+    thread, whose next batch is what arrived meanwhile. ``served`` may be replaced at any moment: a batch is predicted
+    by one model."""
 
     def __init__(self, served: ServedModel) -> None:
         self.served, self.rows, self.batches = served, 0, 0
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        #: Of processor time: the last batch's.
+        self._seconds_per_row = 1.0
+        self._arrived: list[_Job] = []
+        self._jobs: queue.SimpleQueue[list[_Job]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="predictions", daemon=True)
 
     def start(self) -> Self:
@@ -109,48 +117,52 @@ class BatchWorker:
         return self
 
     def stop(self) -> None:
-        self._jobs.put(None)
+        self._jobs.put([])
         self._thread.join()
 
     async def predict(self, rows: Sequence[Row]) -> Prediction:
         job = _Job(rows, self._loop.create_future())
-        self._jobs.put(job)
+        self._arrived.append(job)
+        if len(self._arrived) == 1:  # after all other requests that are ready now
+            self._loop.call_soon(self._take)
         return await job.future
 
-    def _work(self) -> None:
-        job: _Job | None = self._jobs.get()
-        while job is not None:
-            jobs, count = [job], len(job.rows)
-            while count < MOST_AT_ONCE and not self._jobs.empty() and (job := self._jobs.get()) is not None:
-                jobs.append(job)
-                count += len(job.rows)
-            self._answer(jobs)
-            job = job and self._jobs.get()
+    def _take(self) -> None:
+        jobs, self._arrived = self._arrived, []
+        if sum(len(job.rows) for job in jobs) * self._seconds_per_row < INLINE:
+            _deliver(self._answer(jobs))
+        else:
+            self._jobs.put(jobs)
 
-    def _answer(self, jobs: list[_Job]) -> None:
-        served = self.served
+    def _work(self) -> None:
+        while jobs := self._jobs.get():
+            while sum(len(job.rows) for job in jobs) < MOST_AT_ONCE and not self._jobs.empty():
+                more = self._jobs.get()
+                jobs = [*jobs, *more]
+                if not more:  # the end, after this batch
+                    self._jobs.put(more)
+                    break
+            self._loop.call_soon_threadsafe(_deliver, self._answer(jobs))
+
+    def _answer(self, jobs: list[_Job]) -> list[tuple[_Job, Prediction | Exception]]:
+        served, begun = self.served, time.thread_time()
         try:
             probs, deferred = served.predict([row for job in jobs for row in job.rows])
         except Exception as error:
-            if len(jobs) > 1:  # whose row cannot be read fails alone
-                for job in jobs:
-                    self._answer([job])
-            else:
-                self._loop.call_soon_threadsafe(_fail, jobs[0].future, error)
-            return
+            # Whose row cannot be read fails alone.
+            return [(jobs[0], error)] if len(jobs) == 1 else [each for job in jobs for each in self._answer([job])]
         self.rows, self.batches = self.rows + len(probs), self.batches + 1
-        self._loop.call_soon_threadsafe(_deliver, jobs, served, probs, deferred)
+        self._seconds_per_row = (time.thread_time() - begun) / max(1, len(probs))
+        ends = np.cumsum([len(job.rows) for job in jobs]).tolist()
+        parts = zip(jobs, [0, *ends], ends, strict=False)
+        return [(job, (served, probs[start:end], deferred[start:end])) for job, start, end in parts]
 
 
-def _deliver(jobs: list[_Job], served: ServedModel, probs: Array, deferred: Array) -> None:
-    start = 0
-    for job in jobs:
-        end = start + len(job.rows)
-        if not job.future.done():
-            job.future.set_result((served, probs[start:end], deferred[start:end]))
-        start = end
-
-
-def _fail(future: "asyncio.Future[Prediction]", error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
+def _deliver(outcomes: list[tuple[_Job, Prediction | Exception]]) -> None:
+    for job, outcome in outcomes:
+        if job.future.done():  # its client is gone
+            continue
+        if isinstance(outcome, Exception):
+            job.future.set_exception(outcome)
+        else:
+            job.future.set_result(outcome)

@@ -101,7 +101,7 @@ class Service:
             Route("/metrics", self.metrics),
             Route("/reload", self.reload, methods=["POST"]),
             Route("/", self.page),
-            Route("/page.css", lambda request: Response(self._css, media_type="text/css")),
+            Route("/page.css", self.css),
         ]
         self.asgi = Guard(Starlette(routes=routes, lifespan=self._lifespan), access)
 
@@ -202,7 +202,7 @@ class Service:
             await self.log.add([_plain(row) for row in rows], [_line(answer, served, seconds) for answer in answers])
         return served, answers
 
-    def models(self, request: Request) -> Response:
+    async def models(self, request: Request) -> Response:
         served = self.worker.served
         name = request.path_params.get("name", served.name)
         if name != served.name:
@@ -210,12 +210,12 @@ class Service:
         model = {"id": served.name, "object": "model", "created": int(self.started), "owned_by": "understudy"}
         return JSONResponse(model if "name" in request.path_params else {"object": "list", "data": [model]})
 
-    def health(self, request: Request) -> Response:
+    async def health(self, request: Request) -> Response:
         failed = self.log is not None and self.log.failed
         state = "the log cannot be written; check the folder and the free space" if failed else "ok"
         return JSONResponse({"status": state}, 503 if failed else 200)
 
-    def metrics(self, request: Request) -> Response:
+    async def metrics(self, request: Request) -> Response:
         worker = self.worker
         gauges = {"batches_total": worker.batches, "batch_rows_total": worker.rows, **self._costs()}
         return PlainTextResponse(self.figures.prometheus(gauges, worker.served.version))
@@ -250,7 +250,10 @@ class Service:
             self.figures.reloads += 1
             return ""
 
-    def page(self, request: Request) -> Response:
+    async def css(self, request: Request) -> Response:
+        return Response(self._css, media_type="text/css")
+
+    async def page(self, request: Request) -> Response:
         served, rule = self.worker.served, self.worker.served.cascade.rule
         known = {
             "served": served, "rule": rule, "recent": self.figures.recent(), "figures": self.figures,
