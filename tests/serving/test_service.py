@@ -297,11 +297,13 @@ def test_a_reload_under_load_loses_no_request(start: Start, tmp_path: Path) -> N
     for thread in threads:
         thread.start()
     before = client.service.worker.served.version
+    _until(lambda: before in seen)
     write_model(tmp_path / "model", strength=2.0)
     found = client.send("POST", "/reload")
     assert found.status == 200 and json.loads(found.content)["version"] != before
     (tmp_path / "model" / "model.onnx").write_bytes(b"damaged")
     assert client.send("POST", "/reload").status == 500  # and the model before goes on
+    _until(lambda: seen[-1] != before)
     stop.set()
     for thread in threads:
         thread.join()

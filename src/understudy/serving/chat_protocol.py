@@ -25,8 +25,8 @@ def row_in(body: Mapping[str, Any], names: Sequence[str], pattern: re.Pattern[st
         raise ValueError("'messages' is a list of objects")
     content = next((each.get("content") for each in reversed(messages) if each.get("role") == "user"), None)
     if isinstance(content, list):
-        parts = [part.get("text") if isinstance(part, dict) else None for part in content]
-        content = "\n".join(parts) if all(isinstance(part, str) for part in parts) else None
+        parts = [part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)]
+        content = "\n".join(parts) if len(parts) == len(content) else None
     if not isinstance(content, str):
         raise ValueError("the last message of the role 'user' holds the row, as text; there is none")
     if pattern is not None:

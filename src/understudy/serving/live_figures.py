@@ -59,6 +59,6 @@ class LiveFigures:
             yield f'understudy_request_seconds_bucket{{le="{bound}"}} {below}'
         yield f"understudy_request_seconds_sum {self._seconds:.6f}"
         yield f"understudy_request_seconds_count {below}"
-        for name, value in (gauges | {f'model_info{{version="{version}"}}': 1}).items():
+        for name, value in ({**gauges} | {f'model_info{{version="{version}"}}': 1}).items():
             yield f"# TYPE understudy_{name.partition('{')[0]} gauge"
             yield f"understudy_{name} {value}"

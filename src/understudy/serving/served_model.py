@@ -13,8 +13,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,7 +30,7 @@ MISSING = f"serving needs onnxruntime, starlette and uvicorn: {install('serve')}
 #: Once so many rows are in a batch, it takes no further request.
 MOST_AT_ONCE = 256
 #: Seconds; above, a batch would hold up the other connections.
-INLINE = 0.005
+INLINE = 0.02
 Row = Mapping[str, Any]
 Array = np.ndarray[Any, Any]
 Prediction = tuple["ServedModel", Array, Array]
@@ -93,7 +95,7 @@ def _exported(folder: Path) -> Path:
 @dataclass(frozen=True, eq=False)
 class _Job:
     rows: Sequence[Row]
-    future: "asyncio.Future[Prediction]"
+    future: "asyncio.Future[Prediction] | None"
 
 
 class BatchWorker:
@@ -105,8 +107,10 @@ class BatchWorker:
 
     def __init__(self, served: ServedModel) -> None:
         self.served, self.rows, self.batches = served, 0, 0
-        #: Of processor time: the last batch's.
-        self._seconds_per_row = 1.0
+        #: Requests under way.
+        self.active = 0
+        #: Of the last batches; the least is what a row takes when no other process has the processor.
+        self._seconds_per_row = deque([1.0], maxlen=16)
         self._arrived: list[_Job] = []
         self._jobs: queue.SimpleQueue[list[_Job]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="predictions", daemon=True)
@@ -121,15 +125,21 @@ class BatchWorker:
         self._thread.join()
 
     async def predict(self, rows: Sequence[Row]) -> Prediction:
-        job = _Job(rows, self._loop.create_future())
+        if self.active < 2 and len(rows) * min(self._seconds_per_row) < INLINE:  # there is nothing to wait for
+            [(_, outcome)] = self._answer([_Job(rows, None)])
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+        future: asyncio.Future[Prediction] = self._loop.create_future()
+        job = _Job(rows, future)
         self._arrived.append(job)
         if len(self._arrived) == 1:  # after all other requests that are ready now
             self._loop.call_soon(self._take)
-        return await job.future
+        return await future
 
     def _take(self) -> None:
         jobs, self._arrived = self._arrived, []
-        if sum(len(job.rows) for job in jobs) * self._seconds_per_row < INLINE:
+        if sum(len(job.rows) for job in jobs) * min(self._seconds_per_row) < INLINE:
             _deliver(self._answer(jobs))
         else:
             self._jobs.put(jobs)
@@ -145,22 +155,22 @@ class BatchWorker:
             self._loop.call_soon_threadsafe(_deliver, self._answer(jobs))
 
     def _answer(self, jobs: list[_Job]) -> list[tuple[_Job, Prediction | Exception]]:
-        served, begun = self.served, time.thread_time()
+        served, begun = self.served, time.perf_counter()
         try:
             probs, deferred = served.predict([row for job in jobs for row in job.rows])
         except Exception as error:
             # Whose row cannot be read fails alone.
             return [(jobs[0], error)] if len(jobs) == 1 else [each for job in jobs for each in self._answer([job])]
         self.rows, self.batches = self.rows + len(probs), self.batches + 1
-        self._seconds_per_row = (time.thread_time() - begun) / max(1, len(probs))
-        ends = np.cumsum([len(job.rows) for job in jobs]).tolist()
+        self._seconds_per_row.append((time.perf_counter() - begun) / max(1, len(probs)))
+        ends = list(accumulate(len(job.rows) for job in jobs))
         parts = zip(jobs, [0, *ends], ends, strict=False)
         return [(job, (served, probs[start:end], deferred[start:end])) for job, start, end in parts]
 
 
 def _deliver(outcomes: list[tuple[_Job, Prediction | Exception]]) -> None:
     for job, outcome in outcomes:
-        if job.future.done():  # its client is gone
+        if job.future is None or job.future.done():  # its client is gone
             continue
         if isinstance(outcome, Exception):
             job.future.set_exception(outcome)

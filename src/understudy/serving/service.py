@@ -154,6 +154,7 @@ class Service:
     async def _respond(self, request: Request, path: str, answer: Any) -> Response:
         """The answer to a request with a JSON body, or why there is none, as OpenAI words it."""
         status, message = 400, ""
+        self.worker.active += 1
         try:
             content = await read_body(request, MOST_BYTES)
             if content is None:
@@ -168,6 +169,8 @@ class Service:
             message = f"{error} is missing"
         except _BAD_ROW as error:
             message = str(error)[:500] or type(error).__name__
+        finally:
+            self.worker.active -= 1
         self.figures.requests[path, status] += 1
         error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
         return JSONResponse({"error": error}, status)

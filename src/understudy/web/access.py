@@ -40,6 +40,7 @@ HEADERS = {
 _OPEN = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Understudy</title>
 <link rel="icon" href="data:,"><meta http-equiv="refresh" content="0;url=/"><a href="/">Go to the page</a></html>"""
 _RAW = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+_OF_DATA = [pair for pair in _RAW if pair[0] in (b"x-content-type-options", b"cache-control")]
 
 
 @dataclass(frozen=True)
@@ -138,8 +139,10 @@ class Guard:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         async def send_with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
-                given = {name for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *(pair for pair in _RAW if pair[0] not in given)]
+                given = dict(message["headers"])
+                is_page = self.access.page_only or b"html" in given.get(b"content-type", b"")
+                added = _RAW if is_page else _OF_DATA  # a header costs 10 µs
+                message["headers"] = [*message["headers"], *(pair for pair in added if pair[0] not in given)]
             await send(message)
 
         http = scope["type"] == "http"
@@ -149,13 +152,14 @@ class Guard:
     def _refused(self, request: Request) -> Response | None:
         """What to say instead; None where the request goes on."""
         access, path = self.access, request.scope["path"]
-        why = access.refusal(request.method, request.headers)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.scope["headers"]}
+        why = access.refusal(request.method, headers)
         if why is not None:
             return PlainTextResponse(why, 403)
         if not access.tokens or path in access.free:
             return None
         opens = path.startswith("/open/") and request.method == "GET"
-        bearer = request.headers.get("authorization", "")
+        bearer = headers.get("authorization", "")
         token = path.removeprefix("/open/") if opens else request.cookies.get(access.cookie, "")
         if not access.page_only and bearer[:7].lower() == "bearer ":
             token = bearer[7:].strip()
