@@ -41,7 +41,6 @@ STEP = 0.02
 EVERYTHING, NOTHING = -1.0, 1.0
 #: Where the parts of δ start: at "defer everything", and further on for where the teacher alone is no better.
 STARTS = {1.0: 1 / 2, 0.75: 1 / 6, 0.5: 1 / 6, 0.25: 1 / 6}
-ABSTAIN_STARTS = {0.9: 1 / 4, 0.75: 1 / 4, 0.5: 1 / 4, 0.25: 1 / 4}
 MOST_ROWS = 10_000_000
 
 
@@ -98,7 +97,7 @@ class Deferral:
     class_names: list[str] | None = None
 
     def __str__(self) -> str:
-        return "\n".join(from_report("deferral_text").deferral_lines(self))
+        return "\n".join(from_report("deferral_page").deferral_lines(self))
 
 
 class Candidates:
@@ -120,8 +119,9 @@ class Candidates:
         self.accuracy = self.hits / np.maximum(self.rows, 1)
         #: Parts of δ, one per candidate.
         self.parts = np.zeros(len(self.share))
-        for start, part in (STARTS if asked is not None else ABSTAIN_STARTS).items():
-            self.parts[int((self.share <= start).argmax())] += part
+        for start, part in STARTS.items():
+            # Who abstains on everything is never right: the first tenth is answered.
+            self.parts[int((self.share <= (start if asked is not None else min(start, 0.9))).argmax())] += part
 
     def promising(self, target: float, delta: float, times: float = 1.0) -> Array:
         """The candidates whose accuracy is at least the target; ``times``: if there were so many times the rows."""
@@ -129,8 +129,7 @@ class Candidates:
 
     def possible(self, delta: float) -> float | None:
         """The highest target that some candidate reaches."""
-        found = _largest(lambda target: len(self.promising(target, delta)) > 0, 0.0, 1.0, 1e-4)
-        return None if found <= 0 else found
+        return _largest(lambda target: len(self.promising(target, delta)) > 0, 0.0, 1.0, 1e-4) or None
 
     def rows_needed(self, target: float, delta: float) -> int | None:
         """About how many rows promise the target, if the shares stay as they are; None where none do."""

@@ -46,8 +46,7 @@ def defer_command(
     """
     with shared.loading():
         from understudy.auditing.deferral import defer
-        from understudy.report.deferral_page import write_deferral_page
-        from understudy.report.deferral_text import print_deferral
+        from understudy.report.deferral_page import print_deferral, write_deferral_page
 
     found = defer(
         Path(run), target_accuracy=target_accuracy, budget=budget, price=price, error_cost=error_cost, delta=delta,
