@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 import understudy as us
 from understudy.auditing.deferral import Candidates
 from understudy.cli import app
-from understudy.inference.cascade import Cascade
+from understudy.inference.cascade import DEFERRAL, Cascade
+from understudy.io.table import read_table
+from understudy.io.write import write_table
 
 
 def test_threshold_by_hand() -> None:
@@ -111,6 +113,9 @@ def test_rule_is_kept_in_the_run_and_holds_on_new_rows(trained: Path) -> None:
     copy = trained.parent / "copy"
     run.save(copy)
     assert us.Run.load(copy).rule == found.rule
+    assert CliRunner().invoke(app, ["verify", str(copy)]).exit_code == 0
+    (copy / DEFERRAL).write_text((copy / DEFERRAL).read_text().replace("0.85", "0.95"))
+    assert CliRunner().invoke(app, ["verify", str(copy)]).exit_code == 2
 
 
 def test_command_writes_the_rule_or_says_what_can_be_promised(trained: Path) -> None:
@@ -143,6 +148,35 @@ def test_budget_costs_and_classes(trained: Path) -> None:
     assert both.rule is not None and len(both.rule.thresholds) == 2
     probs = run.evaluation.held_out.probs.numpy()
     assert Cascade(None, both.rule).defer(probs).mean() == pytest.approx(both.share)
+
+
+def test_predict_takes_the_teachers_column_and_marks_rows(tmp_path: Path) -> None:
+    gold, pool, test = noisy_world()
+    names = np.array(["no", "yes"], object)
+
+    def columns(part: us.Gold | us.Pool) -> dict[str, object]:
+        x = part.rows.take(torch.arange(len(part))).numpy()
+        return {"a": x[:, 0], "b": x[:, 1], "teacher_label": names[part.teacher.top1().numpy()]}
+
+    given = columns(gold) | {"label": names[gold.y.numpy()]}
+    model = us.fit(given, columns(pool), method="vanilla", student="linear", out=tmp_path / "run", progress=False)
+    assert model.defer(target_accuracy=0.8).rule is not None
+    rows = columns(test)
+    said = rows.pop("teacher_label")
+    together = model.predict(rows, teacher=said)
+    said[:5] = ""
+    some = model.predict_proba(rows, teacher=said)
+    assert (some.argmax(1)[5:] == model.run.predict(rows, teacher=said).argmax(1).numpy()[5:]).all()
+    np.testing.assert_array_equal(some[:5], model.predict_proba(rows)[:5])
+    write_table(tmp_path / "new.csv", rows | {"llm": said, "label": names[test.y.numpy()]})
+    out = tmp_path / "predictions.csv"
+    options = ["--column", "teacher_label=llm", "--out", str(out)]
+    result = CliRunner().invoke(app, ["predict", str(tmp_path / "run"), str(tmp_path / "new.csv"), *options])
+    assert result.exit_code == 0, result.output
+    written = read_table(out).columns
+    assert written["label"].tolist()[5:] == together.tolist()[5:]
+    marked = np.array([str(each).lower() == "true" for each in written["deferred"].tolist()])
+    assert (marked == model.run.cascade.defer(model.predict_proba(rows))).all() and 0 < marked.mean() < 1
 
 
 def test_chosen_rows_do_not_count() -> None:
