@@ -192,3 +192,26 @@ def test_chosen_rows_do_not_count() -> None:
 
 def replace_chosen(gold: us.Gold, rows: int) -> us.Gold:
     return gold.marked_chosen(torch.arange(len(gold)) < rows)
+
+
+@pytest.mark.parametrize("abstains", [False, True])
+def test_promise_is_kept_in_all_but_delta_of_the_draws(abstains: bool) -> None:
+    """Scores s are uniform up to 0.5, the student is right with 1 − 1.1 s, the teacher on 92%; a plain threshold, the
+    least share whose accuracy on the same rows reaches the target, breaks it in half of the draws."""
+
+    def accuracy(threshold: float) -> float:
+        below = min(max(threshold, 0.0), 0.5)
+        alone = 1 - 0.55 * below
+        return alone if abstains else 2 * below * alone + (1 - 2 * below) * 0.92
+
+    rng, draws, broken, plain, found = np.random.default_rng(0), 250, 0, 0, 0
+    for _ in range(draws):
+        scores = rng.random(300) * 0.5
+        student, teacher = rng.random(300) < 1 - 1.1 * scores, rng.random(300) < 0.92
+        own = Candidates(scores, student, None if abstains else teacher)
+        for count, places in enumerate((own.promising(0.8, 0.05), np.flatnonzero(own.accuracy >= 0.8))):
+            below = len(places) > 0 and accuracy(float(own.thresholds[places[-1]])) < 0.8
+            broken, plain = broken + (below and count == 0), plain + (below and count == 1)
+        found += len(own.promising(0.8, 0.05)) > 0
+    assert broken <= binom.ppf(0.99, draws, 0.05) and found > 0.85 * draws
+    assert plain > 0.35 * draws
