@@ -69,7 +69,7 @@ class ClassPromise:
 class Deferral:
     """A rule and what it promises, or why there is none."""
 
-    #: What is answered where the teacher is asked: ``combined``, ``teacher``; or ``abstain``.
+    #: The answer to deferred rows: ``combined``, ``teacher``; or ``abstain``.
     answer: str
     #: By answer; the first is the rule's.
     curves: dict[str, Curve]
@@ -103,17 +103,17 @@ class Deferral:
 class Candidates:
     """Thresholds for some rows, from "defer everything" to "defer nothing", and what each would answer."""
 
-    def __init__(self, scores: Array, student: Array, asked: Array | None) -> None:
-        """``scores``, and whether the student is right, and the answer where it is asked (None: abstains): ``(n,)``."""
+    def __init__(self, scores: Array, student: Array, if_deferred: Array | None) -> None:
+        """``scores``; whether the student is right, and the answer to a deferred row (None: there is none): ``(n,)``."""
         ranked, rows = -np.sort(-scores), len(scores)
         counts = np.unique(np.round(np.arange(STEP, 1, STEP) * rows).astype(int))
         inner = ranked[counts[(counts > 0) & (counts < rows)]]
         self.thresholds = np.unique(np.array([EVERYTHING, *inner, NOTHING]))
         self.deferred = scores[:, None] > self.thresholds
-        self.answered = np.ones_like(self.deferred) if asked is not None else ~self.deferred
+        self.answered = np.ones_like(self.deferred) if if_deferred is not None else ~self.deferred
         self.correct = student[:, None] & ~self.deferred
-        if asked is not None:
-            self.correct |= asked[:, None] & self.deferred
+        if if_deferred is not None:
+            self.correct |= if_deferred[:, None] & self.deferred
         self.hits, self.rows = (self.answered & self.correct).sum(0), self.answered.sum(0)
         self.share = self.deferred.mean(0) if rows else np.ones(len(self.thresholds))
         self.accuracy = self.hits / np.maximum(self.rows, 1)
@@ -121,7 +121,7 @@ class Candidates:
         self.parts = np.zeros(len(self.share))
         for start, part in STARTS.items():
             # Who abstains on everything is never right: the first tenth is answered.
-            self.parts[int((self.share <= (start if asked is not None else min(start, 0.9))).argmax())] += part
+            self.parts[int((self.share <= (start if if_deferred is not None else min(start, 0.9))).argmax())] += part
 
     def promising(self, target: float, delta: float, times: float = 1.0) -> Array:
         """The candidates whose accuracy is at least the target; ``times``: if there were so many times the rows."""
@@ -164,9 +164,11 @@ def defer(
             "the run has no predictions of rows that did not train; train it with gold rows, at least 20, or --test"
         )
     rows = AnsweredRows.of(unseen, abstain=abstain)
-    alone = {name: exact(float(right.sum()), len(right)) for name, right in rows.asked.items() if right is not None}
+    alone = {
+        name: exact(float(right.sum()), len(right)) for name, right in rows.if_deferred.items() if right is not None
+    }
     found = Deferral(
-        next(iter(rows.asked)), {name: rows.candidates(name).curve(delta) for name in rows.asked},
+        next(iter(rows.if_deferred)), {name: rows.candidates(name).curve(delta) for name in rows.if_deferred},
         exact(float(rows.student.sum()), len(rows.scores)), alone.get(TEACHER), alone.get(COMBINED), len(rows.scores),
         run.evaluation.rows, delta, target_accuracy, price=price, class_names=run.config.get("class_names"),
     )  # fmt: skip
@@ -192,27 +194,27 @@ class AnsweredRows(NamedTuple):
     predicted: Array
     scores: Array
     student: Array
-    #: Whether the answer is right where the teacher is asked, by kind, the rule's first; None: there is no answer.
-    asked: dict[str, Array | None]
+    #: Whether the answer to a deferred row is right, by kind, the rule's first; None: there is no answer.
+    if_deferred: dict[str, Array | None]
 
     @classmethod
     def of(cls, unseen: HeldOutRows, *, abstain: bool) -> "AnsweredRows":
-        rows, said = np.arange(len(unseen.y)), {}
+        rows, classes = np.arange(len(unseen.y)), {}
         if not abstain:
             if unseen.teacher is None or unseen.combined is None:
                 cure = "give them (20 or more), or use --abstain"
                 raise UnderstudyError(f"gold has no labels of the teacher, to see what asking it brings; {cure}")
             rows = unseen.with_teacher.numpy()
-            said = {COMBINED: unseen.combined.argmax(1), TEACHER: teacher_classes(unseen.teacher)}
+            classes = {COMBINED: unseen.combined.argmax(1), TEACHER: teacher_classes(unseen.teacher)}
         probs, y = unseen.probs.numpy()[rows], unseen.y.numpy()[rows]
-        order = reversed(said) if unseen.combination is None else said
-        asked: dict[str, Array | None] = {name: said[name].numpy()[rows] == y for name in order}
+        order = reversed(classes) if unseen.combination is None else classes
+        if_deferred: dict[str, Array | None] = {name: classes[name].numpy()[rows] == y for name in order}
         predicted = probs.argmax(1)
-        return cls(predicted, 1 - probs.max(1).astype(np.float64), predicted == y, asked or {ABSTAIN: None})
+        return cls(predicted, 1 - probs.max(1).astype(np.float64), predicted == y, if_deferred or {ABSTAIN: None})
 
     def candidates(self, answer: str, some: Array | slice = slice(None)) -> Candidates:
-        asked = self.asked[answer]
-        return Candidates(self.scores[some], self.student[some], None if asked is None else asked[some])
+        if_deferred = self.if_deferred[answer]
+        return Candidates(self.scores[some], self.student[some], None if if_deferred is None else if_deferred[some])
 
 
 def _reaching(found: Deferral, rows: AnsweredRows, groups: list[Array], target: float) -> list[float] | None:

@@ -1,4 +1,4 @@
-"""Student and teacher together: what both say of a row, and which rows the teacher is asked about. numpy alone.
+"""Student and teacher together: what both say of a row, and which rows are left to the teacher. numpy alone.
 
     cascade = Cascade.load(folder)                  # of a run, or of an exported folder
     deferred = cascade.defer(probs)                 # (n,): send these to the teacher (or to a person)

@@ -38,7 +38,7 @@ def write_deferral_page(path: Path, found: Deferral) -> None:
 
 
 def _tables(found: Deferral) -> list[tuple[str, list[str], list[list[str]]]]:
-    """Title, headings and rows: everybody alone, the curve, and the classes where each has a threshold."""
+    """Title, headings and rows: student and teacher alone, the curve, and the classes where each has a threshold."""
     alone = {"student": found.student, "teacher": found.teacher, "together": found.combined}
     shares = [[name, percent_range(share)] for name, share in alone.items() if share is not None]
     curves, share = found.curves.values(), next(iter(found.curves.values())).share
