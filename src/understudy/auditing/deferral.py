@@ -104,7 +104,7 @@ class Candidates:
     """Thresholds for some rows, from "defer everything" to "defer nothing", and what each would answer."""
 
     def __init__(self, scores: Array, student: Array, if_deferred: Array | None) -> None:
-        """``scores``; whether the student is right, and the answer to a deferred row (None: there is none): ``(n,)``."""
+        """``scores``; whether the student is right, and the answer to a deferred row (None: no answer): ``(n,)``."""
         ranked, rows = -np.sort(-scores), len(scores)
         counts = np.unique(np.round(np.arange(STEP, 1, STEP) * rows).astype(int))
         inner = ranked[counts[(counts > 0) & (counts < rows)]]
