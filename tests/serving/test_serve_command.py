@@ -86,16 +86,8 @@ def test_serving_loads_nothing_that_trains(tmp_path: Path) -> None:
 def test_killed_and_started_again_it_loses_no_answer_and_pays_for_none_twice(tmp_path: Path) -> None:
     write_model(tmp_path / "model")
     with ChatServer(Behaviour(delay=0.05)) as server:
-        more = [
-            "--teacher-url",
-            server.url,
-            "--teacher-model",
-            "m",
-            "--defer-below",
-            "0.9",
-            "--log",
-            str(tmp_path / "log"),
-        ]
+        more = ["--teacher-url", server.url, "--teacher-model", "m", "--defer-below", "0.9"]
+        more += ["--log", str(tmp_path / "log"), "--log-content"]
         first = Process(tmp_path, *more)
         texts, answers = [f"row {number}" for number in range(6)], {}
 

@@ -328,7 +328,8 @@ def test_requests_that_come_together_are_one_batch_and_a_bad_one_fails_alone(
         sent = [pool.submit(client.send, "POST", "/predict", {"rows": ["good"]})]
         assert begun.wait(10)
         sent += [pool.submit(client.send, "POST", "/predict", {"rows": [row]}) for row in ("bad", "fine")]
-        _until(lambda: worker._jobs.qsize() == 2)
+        _until(lambda: worker.active == 3)
+        time.sleep(0.3)
         release.set()
         assert [each.result().status for each in sent] == [200] * 3 and worker.batches == 2 and worker.rows == 3
         begun.clear()
@@ -336,7 +337,8 @@ def test_requests_that_come_together_are_one_batch_and_a_bad_one_fails_alone(
         sent = [pool.submit(client.send, "POST", "/predict", {"rows": ["good"]})]
         assert begun.wait(10)
         sent += [pool.submit(client.send, "POST", "/predict", {"rows": [row]}) for row in ("bad", 3)]
-        _until(lambda: worker._jobs.qsize() == 2)
+        _until(lambda: worker.active == 3)
+        time.sleep(0.3)
         release.set()
         assert [each.result().status for each in sent] == [200, 200, 400]
 

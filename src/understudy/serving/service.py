@@ -172,8 +172,8 @@ class Service:
         finally:
             self.worker.active -= 1
         self.figures.requests[path, status] += 1
-        error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
-        return JSONResponse({"error": error}, status)
+        refused = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+        return JSONResponse({"error": refused}, status)
 
     async def answers(self, rows: Sequence[Row]) -> tuple[ServedModel, list[dict[str, Any]]]:
         """What is answered about rows, once it is in the log."""
