@@ -201,6 +201,9 @@ def test_a_token_is_needed_for_all_but_health(start: Start) -> None:
     assert client.send("POST", "/predict", {"rows": ["good"]}).status == client.send("POST", "/reload").status == 401
     assert client.send("GET", "/health").status == 200
     assert client.send("GET", "/metrics", Authorization=f"Bearer {TOKEN}").status == 200
+    # Behind a proxy, or by the name of a container: no site can make a browser send the token.
+    assert client.send("GET", "/metrics", Authorization=f"Bearer {TOKEN}", Host="api.example").status == 200
+    assert client.send("GET", "/metrics", Authorization="Bearer ", Host="api.example").status == 403
     opened = client.send("GET", f"/open/{TOKEN}")
     page = client.send("GET", "/", Cookie=opened.headers["set-cookie"].split(";")[0])
     assert page.status == 200 and "default-src 'none'" in page.headers["Content-Security-Policy"]
