@@ -8,7 +8,7 @@ the LLM's error over all labelled rows (6.3%). Simulated teachers: 1 to 40% nois
 of 20,000; a pool sampled like gold, one with other class shares (gold alone then misleads), and ten classes of which
 five are never wrong. There, the truth is the share of wrong labels in the very pool at hand.
 
-Expect 98% on the reviews with 200 gold rows, at a median width of 7.3 points, and 92 to 99.5% in the simulated cells
+Expect 97.5% on the reviews with 200 gold rows, at a median width of 6.8 points, and 90.5 to 99% in the simulated cells
 (of 200 repeats, chance alone makes 92 to 98 of 95); gold as it is falls to 0% where its mix is another.
 """
 

@@ -227,6 +227,19 @@ def test_what_it_cannot_estimate_is_refused() -> None:
         for mine, theirs in ((labels, 0), (0, labels)):
             with pytest.raises(us.UnderstudyError, match=f"labels {fault}"):
                 us.estimate(gold, pool, labels=(np.full(100, mine), np.full(10_000, theirs)))
+    odds = np.full(100, 0.5)
+    with pytest.raises(us.UnderstudyError, match="probability is a tuple of 3; pass gold's, or a pair"):
+        us.estimate(gold, pool, probability=(odds, odds, odds))
+    with pytest.raises(us.UnderstudyError, match="probability of the pool is not known"):
+        us.estimate(gold, pool, probability=(odds, np.full(10_000, np.nan)))
+    with pytest.raises(us.UnderstudyError, match="proxy was reconciled from other rows"):
+        us.estimate(gold, pool, proxy=3)
+    # A row without a label and nothing else: what is about labels is unknown, and nothing breaks.
+    for odds in (None, [0.5, 0.5]):
+        lone = us.estimate(
+            *sets(np.array([0, 1]), np.array([0, -1]), np.array([-1, -1])), what=["f1"], probability=odds
+        )
+        assert all(each.value.low == 0 and each.value.high == 1 for each in lone)
     with pytest.raises(us.UnderstudyError, match="no gold row has a teacher label"):
         us.estimate(us.Gold(np.zeros((4, 1)), np.array([0, 1, 0, 1])), pool)
 

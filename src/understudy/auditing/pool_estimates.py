@@ -262,7 +262,12 @@ def _weighted(gold: Gold, pool: Pool, probability: Any) -> tuple[Gold, tuple[Flo
     """Gold, of whose chosen rows those with a probability count; and the weights of gold and pool."""
     drawn, batch, on_pool = gold.probability, gold.batch, None
     if probability is not None:
-        mine, on_pool = probability if isinstance(probability, tuple) else (probability, None)
+        given = probability if isinstance(probability, tuple) else (probability, None)
+        if len(given) != 2:
+            raise UnderstudyError(
+                f"probability is a tuple of {len(given)}; pass gold's, or a pair: gold's and the pool's"
+            )
+        mine, on_pool = given
         drawn, batch = check_probability(mine, len(gold), "probability"), None
     if drawn is None:
         return gold, None
@@ -350,7 +355,12 @@ def _reconciled(proxy: str | ReconciledPool, gold: Gold, pool: Pool, rows: list[
         proxy = reconcile(
             partial(linear, inputs=row_shape(pool.rows), classes=classes), gold, pool, rows=len(pool), progress=False
         )
-    if len(proxy) != len(pool) or len(proxy.on_gold) != len(gold) or proxy.teacher is None:
+    if (
+        not isinstance(proxy, ReconciledPool)
+        or len(proxy) != len(pool)
+        or len(proxy.on_gold) != len(gold)
+        or proxy.teacher is None
+    ):
         raise UnderstudyError("proxy was reconciled from other rows; pass us.reconcile(student, gold, pool) of these")
     on_gold = proxy.on_gold[rows[0]].numpy()
     if np.isnan(on_gold).any():

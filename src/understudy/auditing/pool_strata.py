@@ -124,7 +124,7 @@ def cuts(values: Floats, fewest: int) -> Floats:
 def stacked(tallies: list[Tally], *, estimated: bool) -> tuple[Strata, Ints]:
     """``(Q, S)`` each, and the strata's cells; shorter ones are filled up with strata that the pool has no row in.
     ``estimated``: only the cells' sizes are known, not the strata's."""
-    most = max(len(one.hits) for one in tallies)
+    most = max(1, *(len(one.hits) for one in tallies))
     hits, rows, pool, cell, within = (
         np.stack([np.pad(part, (0, most - len(part))) for part in parts]) for parts in zip(*tallies, strict=True)
     )
