@@ -7,7 +7,7 @@ export MKL_NUM_THREADS ?= 1
 # Without compiled files every process of the suite would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: ask-torture coverage ray demo test lint types fast docs figures torture distributed meaning bench reproduce results alternatives clean
+.PHONY: ask-torture coverage ray demo test lint types fast docs figures notebooks torture distributed meaning bench reproduce results alternatives clean
 PEERS := .peers/bin/python
 .DEFAULT_GOAL := test
 
@@ -46,6 +46,10 @@ docs: .venv/.docs
 figures: .venv/.installed
 	$(BIN)/python docs/figures/problem.py
 	$(BIN)/python docs/figures/settings.py
+
+# The notebooks, from the scripts beside them, with their output: some minutes of one core.
+notebooks: .venv/.installed
+	$(BIN)/python docs/notebooks/execute.py
 
 # The peers live in an environment of their own, so that their pins never meet ours.
 .peers/.installed: constraints.txt benchmarks/peers.txt

@@ -4,6 +4,7 @@
 """
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 from types import ModuleType
@@ -145,3 +146,34 @@ def test_the_workflows_name_files_that_are_there() -> None:
     for workflow in (root / ".github/workflows").glob("*.yml"):
         for name in re.findall(r"\b(?:tests|docs|benchmarks)/[\w./]+\.(?:py|md|txt)\b", workflow.read_text("utf-8")):
             assert (root / name).exists(), f"{workflow.name}: {name}"
+
+
+NOTEBOOKS = sorted(each for each in (DOCS / "notebooks").glob("*.py") if each.name != "execute.py")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_are_those_of_their_scripts(path: Path) -> None:
+    """Cells of the script, run to the end without an error, small; every public name in them is there."""
+    stored = json.loads(path.with_suffix(".ipynb").read_text(encoding="utf-8"))
+    assert path.with_suffix(".ipynb").stat().st_size < 200_000 and stored["nbformat"] == 4
+    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in stored["cells"]]
+    assert cells == script("notebooks/execute.py").cells_of(path), "run `make notebooks`"
+    assert all(cell["execution_count"] for cell in stored["cells"] if cell["cell_type"] == "code")
+    for name in re.findall(r"\bus\.(\w+)", "\n".join(source for _, source in cells)):
+        assert hasattr(us, name), name
+
+
+def test_a_notebook_keeps_prints_and_the_last_value(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("# %% [markdown]\n# # One\n\n# %%\nprint(1)\nx = 2\nx + 1\n\n# %%\nx\nx = 5\n")
+    made = script("notebooks/execute.py").notebook(tmp_path / "one.py")
+    assert [cell["cell_type"] for cell in made["cells"]] == ["markdown", "code", "code"]
+    first, second = made["cells"][1:]
+    assert made["cells"][0]["source"] == ["# One"] and second["outputs"] == []
+    assert first["outputs"][0]["text"] == ["1\n"] and first["outputs"][1]["data"]["text/plain"] == ["3"]
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNDERSTUDY_ENCODER", "none")
+    script("notebooks/execute.py").notebook(path)

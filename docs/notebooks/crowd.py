@@ -5,12 +5,14 @@
 # whatever the message says. 120 rows were checked.
 
 # %%
+from pathlib import Path
+
 import pandas as pd
 
 import understudy as us
 from understudy.samples import write_tickets
 
-write_tickets("tickets")
+write_tickets(Path("tickets"))
 messages, crowd, gold = (pd.read_csv(f"tickets/{name}.csv") for name in ("messages", "crowd", "gold"))
 crowd.head()
 

@@ -5,12 +5,14 @@
 # CSV goes the same way.)
 
 # %%
+from pathlib import Path
+
 import pandas as pd
 
 import understudy as us
 from understudy.samples import write_tickets
 
-write_tickets("tickets")
+write_tickets(Path("tickets"))
 table = pd.read_csv("tickets/mine.csv")
 table.head()
 

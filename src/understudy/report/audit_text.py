@@ -46,7 +46,7 @@ def print_audit(audit: Audit, console: Console | None = None) -> None:
         title = f"[bold]Rows most likely mislabelled (ranking's ROC-AUC on gold: {auc_ci(audit.suspects.roc)})[/]"
         place = "row" if audit.suspects.top[0].line is None else "line"
         texts = ["text"] if audit.suspects.top[0].text is not None else []
-        print_table(out, title, _suspects(audit), [place, "id", "label", "suggested", "P(wrong)", *texts], left=4)
+        print_table(out, title, _suspects(audit), [place, "id", "label", "suggested", *texts, "P(wrong)"], left=5)
         out.print(sentences("audit", "suspects", audit.suspects)[0])
     reasons = ((escape(each.method), each.outlook, escape(each.reason)) for each in audit.expectations)
     columns = ["method", "beats vanilla?", "reason"]
@@ -91,8 +91,8 @@ def _suspects(audit: Audit) -> Iterator[Sequence[str]]:
             identity,
             _cell(audit.class_names[row.label]),
             suggested,
-            f"{row.probability:.0%}",
             *([] if row.text is None else [_cell(" ".join(row.text.split()), 40)]),
+            f"{row.probability:.0%}",
         )
 
 

@@ -62,9 +62,9 @@ def write_comparison_report(
 def comparison_parts(comparison: Comparison) -> dict[str, Any]:
     """What the page of a comparison shows of the comparison itself."""
     chances = {} if comparison.recommendation is None else comparison.recommendation.chances
-    # Of trainings to convergence there are one or two points, which show nothing.
+    # Of trainings to convergence there are a few points, which show nothing.
     longest = max((len(one.history) for by_seed in comparison.outcomes.values() for one in by_seed.values()), default=0)
-    trained = longest > 2
+    trained = longest > 5
     lines = [
         {"method": line.method, "colour": look_of(comparison, line.method)[0], **row_texts(line)}
         | {"chance": chance(chances.get(line.method))}

@@ -128,7 +128,7 @@ def _narrow(figure: Figure) -> None:
         legend.remove()
         figure.legend(legend.legend_handles, names, loc="outside upper left", ncols=columns)
     for ax in figure.axes:
-        ax.set_xlabel(textwrap.fill(ax.get_xlabel(), 45))
+        ax.set_xlabel(textwrap.fill(ax.get_xlabel(), 36))
         labels = ax.get_xticklabels()
         if isinstance(ax.xaxis.get_major_formatter(), FixedFormatter) and sum(len(x.get_text()) for x in labels) > 45:
             for label in labels:
