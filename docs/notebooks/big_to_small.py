@@ -5,9 +5,13 @@
 # from both.
 
 # %%
+import torch
+
 import understudy as us
 
 x, y = us.digits()
+order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))  # they come sorted by who wrote them
+x, y = x[order], y[order]
 big = us.train(
     lambda: us.models.mlp(64, 10, hidden=(256, 256)),
     us.Gold(x[:100], y[:100]),

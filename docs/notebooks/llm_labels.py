@@ -34,7 +34,7 @@ print(model)
 # Raw rows in, class names out.
 
 # %%
-model.predict(["Where is my parcel?", "The app crashes since the update"])
+model.predict(["When will my parcel arrive?", "The app crashes since the update"])
 
 # %% [markdown]
 # Is it better than its teacher on messages that nobody has seen?

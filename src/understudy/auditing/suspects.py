@@ -217,9 +217,12 @@ class Suspects:
     labels: Ints
     suggestions: Ints
 
-    def located(self, line: Callable[[int], int] | None, texts: Sequence[Any] | None) -> "Suspects":
-        """``line``: of a pool row, ``texts``: of all of them; None: the file has none."""
+    def located(
+        self, line: Callable[[int], int] | None, texts: Sequence[Any] | None, *, numbered: bool = False
+    ) -> "Suspects":
+        """``line``: of a pool row, ``texts``: of all of them; None: the file has none. ``numbered``: ids are ours."""
         found = self.top if line is None else [replace(one, line=line(one.row)) for one in self.top]
+        found = [replace(one, id=None) for one in found] if numbered else found
         return replace(self, top=[replace(one, text=None if texts is None else texts[one.row]) for one in found])
 
 

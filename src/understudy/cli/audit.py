@@ -63,7 +63,7 @@ def audit_command(
     )  # fmt: skip
     if result.suspects is not None:
         texts = None if examples.texts is None else examples.texts["pool"].content
-        result = replace(result, suspects=result.suspects.located(examples.line, texts))
+        result = replace(result, suspects=result.suspects.located(examples.line, texts, numbered=examples.numbered))
     print_audit(result)
     if out is None:
         return

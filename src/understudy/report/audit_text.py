@@ -45,8 +45,16 @@ def print_audit(audit: Audit, console: Console | None = None) -> None:
     if audit.suspects is not None and audit.suspects.top:
         title = f"[bold]Rows most likely mislabelled (ranking's ROC-AUC on gold: {auc_ci(audit.suspects.roc)})[/]"
         place = "row" if audit.suspects.top[0].line is None else "line"
-        texts = ["text"] if audit.suspects.top[0].text is not None else []
-        print_table(out, title, _suspects(audit), [place, "id", "label", "suggested", *texts, "P(wrong)"], left=5)
+        first = audit.suspects.top[0]
+        given = {
+            place: True,
+            "id": first.id is not None,
+            "label": True,
+            "suggested": True,
+            "text": first.text is not None,
+        }
+        columns = [name for name, there in given.items() if there]
+        print_table(out, title, _suspects(audit), [*columns, "P(wrong)"], left=len(columns))
         out.print(sentences("audit", "suspects", audit.suspects)[0])
     reasons = ((escape(each.method), each.outlook, escape(each.reason)) for each in audit.expectations)
     columns = ["method", "beats vanilla?", "reason"]
@@ -84,11 +92,10 @@ def _source_rows(found: AuditedSources) -> Iterator[Sequence[str]]:
 def _suspects(audit: Audit) -> Iterator[Sequence[str]]:
     assert audit.suspects is not None
     for row in audit.suspects.top[:SUSPECTS]:
-        identity = "" if row.id is None else _cell(str(row.id), 30)
         suggested = "" if row.suggestion is None else _cell(audit.class_names[row.suggestion])
         yield (
             f"{row.row if row.line is None else row.line}",
-            identity,
+            *([] if row.id is None else [_cell(str(row.id), 30)]),
             _cell(audit.class_names[row.label]),
             suggested,
             *([] if row.text is None else [_cell(" ".join(row.text.split()), 40)]),
