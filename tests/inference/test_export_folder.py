@@ -260,6 +260,11 @@ def test_files_as_spreadsheets_write_them(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=f"'age' holds {cell!r}, not a number"):
             standalone.as_number(cell, "age", 0)
     assert [standalone.as_number(cell, "age", 0) for cell in ("0,125", "-3,1415", "12,5")] == [0.125, -3.1415, 12.5]
+    # Where a comma is the decimal mark, a point sets thousands apart, in columns of numbers alone.
+    (tmp_path / "marks.csv").write_text("age;pay;job\n3.032;1.250,5;1.234\n7;-0,25;x\n", encoding="utf-8")
+    rows = standalone.read_csv(str(tmp_path / "marks.csv"), ["age", "pay", "job"], ["age", "pay", "none"])
+    assert [standalone.as_number(rows[0][name], name, 0) for name in ("age", "pay")] == [3032.0, 1250.5]
+    assert rows[0]["job"] == "1.234" and standalone.as_number(rows[1]["pay"], "pay", 1) == -0.25
     (tmp_path / "other.csv").write_text("a;b\n1;2\n", encoding="utf-8")
     for name, said in (("other.csv", "no column 'message'"), ("none.csv", "No such file")):
         command = [sys.executable, str(folder / "predict.py"), str(tmp_path / name)]

@@ -295,12 +295,12 @@ class WordPiece:
         return [self.first, *found[: self.most - 2], self.last]
 
     def words(self, text: str) -> Iterable[str]:
-        text = "".join(sign for sign in text if sign in "\t\n\r" or not is_control(sign))
+        text = "".join(sign for sign in text if sign in "\t\n\r" or unicodedata.category(sign) not in "Cc Cf Co")
         if self.strip:
             text = "".join(sign for sign in unicodedata.normalize("NFD", text) if unicodedata.category(sign) != "Mn")
         if self.lower:  # sign by sign: the lower case of a whole word may depend on its end (Greek)
             text = "".join(map(str.lower, text))
-        return "".join(f" {sign} " if stands_alone(sign) else sign for sign in text).split()
+        return "".join(f" {sign} " if stands_alone(sign) else sign for sign in text.replace("\ufffd", "")).split()
 
     def cut(self, word: str) -> list[int]:
         if len(word) > self.longest:
@@ -320,10 +320,6 @@ class WordPiece:
 
 CHINESE = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
            (0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F))  # fmt: skip
-
-
-def is_control(sign: str) -> bool:
-    return sign == "\ufffd" or unicodedata.category(sign) in ("Cc", "Cf", "Co")
 
 
 def stands_alone(sign: str) -> bool:
@@ -367,12 +363,15 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def read_csv(path: str, names: Iterable[str]) -> list[dict[str, Any]]:
-    """Rows, with the delimiter that finds most of the columns ``names``."""
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        lines = file.readlines()
+def read_csv(path: str, names: Iterable[str], numbers: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Rows; the delimiter finds most of the columns ``names``. Where ``numbers`` hold 0,5, 1.234 is a thousand."""
+    lines = io.StringIO(Path(path).read_text(encoding="utf-8-sig"), newline="").readlines()
     heads = {each: next(csv.reader(lines, delimiter=each), []) for each in ",;\t|"}
-    return list(csv.DictReader(lines, delimiter=max(heads, key=lambda each: len({*names} & {*heads[each]}))))
+    found = max(heads, key=lambda each: len({*names} & {*heads[each]}))
+    rows, numbers = list(csv.DictReader(lines, delimiter=found)), {*numbers} & {*heads[found]}
+    if not any(DECIMAL.fullmatch((row[name] or "").replace(".", "")) for row in rows for name in numbers):
+        return rows
+    return [row | {name: re.sub(r"\.(?=\d{3}(\D|$))", "", row[name] or "") for name in numbers} for row in rows]
 
 
 def command_line() -> None:
@@ -387,7 +386,8 @@ def command_line() -> None:
     if given.serve is not None:
         ThreadingHTTPServer((given.host, given.serve), Handler).serve_forever()
     try:
-        found = answer(model, read_csv(given.file, model.names))
+        numbers = [name for part in model.parts if isinstance(part, NumberPart) for name in part.names]
+        found = answer(model, read_csv(given.file, model.names, numbers))
     except (OSError, ValueError) as error:
         sys.exit(f"error: {given.file} (row 0 is the first below the header): {error}")
     writer = csv.writer(sys.stdout)
