@@ -234,12 +234,10 @@ def test_what_it_cannot_estimate_is_refused() -> None:
         us.estimate(gold, pool, probability=(odds, np.full(10_000, np.nan)))
     with pytest.raises(us.UnderstudyError, match="proxy was reconciled from other rows"):
         us.estimate(gold, pool, proxy=3)
-    # A row without a label and nothing else: what is about labels is unknown, and nothing breaks.
-    for odds in (None, [0.5, 0.5]):
-        lone = us.estimate(
-            *sets(np.array([0, 1]), np.array([0, -1]), np.array([-1, -1])), what=["f1"], probability=odds
-        )
-        assert all(each.value.low == 0 and each.value.high == 1 for each in lone)
+    # A group of one row without a label: what is about labels is unknown there, and nothing breaks.
+    lone = sets(np.array([0]), np.array([0]), np.array([0, -1]))
+    found = us.estimate(*lone, what=["precision", "f1"], by=(["a"], ["a", "b"]), probability=[0.5])
+    assert found and not any(each.value.known for each in found if each.group == "b")
     with pytest.raises(us.UnderstudyError, match="no gold row has a teacher label"):
         us.estimate(us.Gold(np.zeros((4, 1)), np.array([0, 1, 0, 1])), pool)
 
