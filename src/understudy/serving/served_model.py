@@ -99,7 +99,7 @@ class _Job:
 
 
 class BatchWorker:
-    """Predicts what arrives together at once; nobody waits for a batch to fill.
+    """Predicts what arrives together at once; no request waits for a batch to fill.
 
     Batches that take less time than handing them to a thread would are predicted on the event loop; others by one
     thread, whose next batch is what arrived meanwhile. ``served`` may be replaced at any moment: a batch is predicted

@@ -224,13 +224,13 @@ class Service:
         return PlainTextResponse(self.figures.prometheus(gauges, worker.served.version))
 
     def _costs(self) -> dict[str, float]:
-        """Of the teacher, in all; and what the rows it was not asked about would have cost at its mean."""
+        """Of the teacher, in all; and what the rows without a request would have cost at its mean."""
         if self.teacher is None:
             return {}
         ledger, rows, failed = self.teacher.ledger, self.figures.rows, self.figures.failures
-        asked = rows[TEACHER] + rows[BOTH] + failed.total()
+        requested = rows[TEACHER] + rows[BOTH] + failed.total()
         each = ledger.spent / max(1, ledger.totals()[0])
-        return {"teacher_cost": ledger.spent, "teacher_cost_saved": each * (rows.total() - asked)}
+        return {"teacher_cost": ledger.spent, "teacher_cost_saved": each * (rows.total() - requested)}
 
     async def reload(self, request: Request) -> Response:
         why = await self._reload()

@@ -1,8 +1,8 @@
 """Deferred rows to an LLM, by the prompt, the budget, the retries and the ledger of ``us.ask``.
 
 The folder is one of ``us.ask`` (``llm/answer_folder.py``); a row's id is the fingerprint of its content. A row that was
-asked before, in this process or an earlier one, is not paid for again. A request that takes longer than its caller
-waits goes on: its answer serves the next who asks.
+sent before, in this process or an earlier one, is not paid for again. A request that takes longer than its caller
+waits goes on: its answer serves the next request about the row.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class TeacherClient:
         """Puts the answer into ``_known``, or returns why there is none."""
         end = time.monotonic() + self.plan.options.timeout
         async with self._places:
-            if time.monotonic() > end:  # nobody waits for it any more
+            if time.monotonic() > end:  # its client has an answer
                 return LATE
             pending = PendingRow(pin, row, pin, 1)
             try:

@@ -45,7 +45,7 @@ _OF_DATA = [pair for pair in _RAW if pair[0] in (b"x-content-type-options", b"ca
 
 @dataclass(frozen=True)
 class Access:
-    """``tokens``: by their owners; none: whoever reaches the server may send requests."""
+    """``tokens``: by their owners; none: every program that reaches the server may send requests."""
 
     host: str
     tokens: Mapping[str, str]

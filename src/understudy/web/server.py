@@ -1,6 +1,6 @@
 """A server of this package in a thread of its own, or in the main one, where it handles signals.
 
-It listens on this machine alone (127.0.0.1) unless another host is named; whoever starts it warns of that.
+It listens on this machine alone (127.0.0.1) unless another host is named; the caller warns of that.
 """
 
 import os
