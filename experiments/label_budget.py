@@ -298,7 +298,7 @@ def tables(names: Sequence[str], budgets: Sequence[int], seeds: int, workers: in
         "the budget is per row of the pool, an answer costs 1, 10 or 100)",
         *both("accuracy", settings, alone),
         "**Right labels in the pool** (in %, the same seeds):",
-        *both("labels", settings, alone),
+        both("labels", settings, alone)[0],
     ]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 

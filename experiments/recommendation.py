@@ -4,8 +4,7 @@
 
 Four settings of ``experiments.auto_data`` are compared over 12 seeds on all of their test rows. The truth is each
 option's mean over all of that. A resampled comparison has 5 of the seeds and 200 of the test rows, and makes a
-recommendation; 25 per setting. Beside it: the rule of before (vanilla, unless a difference to it survives Holm's
-correction), and the option with the highest measured mean.
+recommendation; 25 per setting. Beside it: the option with the highest measured mean.
 
     about 6 minutes of one quiet core (the cells are kept: then 20 seconds); expected: in at least 90 of 100 the best
     option, or one that the comparison's own 95% interval of the difference does not tell from it
@@ -23,10 +22,10 @@ import torch
 import understudy as us
 from experiments.auto_data import SETTINGS, Situation, text
 from experiments.table import markdown, publish
-from understudy.comparison.candidates import GOLD_ONLY, TEACHER
+from understudy.comparison.candidates import TEACHER
 from understudy.comparison.interval import Interval, chance, percent, signed
-from understudy.comparison.outcome import LEVEL, Comparison, Correct, Outcome
-from understudy.comparison.recommendation import NOTHING, adjusted_p, recommend
+from understudy.comparison.outcome import Comparison, Correct, Outcome
+from understudy.comparison.recommendation import NOTHING, recommend
 
 SEEDS, DRAWN_SEEDS, DRAWN_ROWS, DRAWS = 12, 5, 200, 25
 COMMON = ("gce", "slam", "weighted")
@@ -91,26 +90,12 @@ def decided(part: Comparison) -> str:
     return recommend(part).choice
 
 
-def tested(part: Comparison) -> str:
-    """The earlier rule: the reference, unless another is significantly better; gold alone where it is as good."""
-    adjusted = adjusted_p(part)
-    better = [
-        name
-        for name, p in adjusted.items()
-        if p < LEVEL and part.difference(name, part.reference).mean > 0
-    ]  # fmt: skip
-    if not better:
-        return part.reference
-    best = max(better, key=lambda name: part.accuracy(name).mean)
-    return GOLD_ONLY if GOLD_ONLY in better and not part.difference(best, GOLD_ONLY).excludes_zero else best
-
-
 def highest(part: Comparison) -> str:
     return max(part.outcomes, key=lambda name: part.accuracy(name).mean)
 
 
 RULES: dict[str, Callable[[Comparison], str]] = {
-    "recommendation": decided, "the rule of before": tested, "highest mean": highest,
+    "recommendation": decided, "highest mean": highest,
 }  # fmt: skip
 
 

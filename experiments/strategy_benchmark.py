@@ -199,18 +199,21 @@ class Benchmark:
     def _table(self, kind: str) -> str:
         rows = [
             f"**{kind}**\n",
-            "| strategy | test accuracy | 95% interval | clean picks | 95% interval | rounds with alarm | seeds |",
-            "| --- | ---: | --- | ---: | --- | ---: | ---: |",
+            "| strategy | test accuracy | clean picks | rounds with alarm |",
+            "| --- | ---: | ---: | ---: |",
         ]
         for name in self.strategies:
             cells = self.of(kind, name)
             if cells:
                 accuracy, clean = self.accuracy(kind, name), self.clean_share(kind, name)
                 rounds = sum(len(cell.clean) for cell in cells)
-                rows.append(
-                    f"| {name} | {percent(accuracy.mean)} | {span(accuracy, percent)} | {percent(clean.mean)} | "
-                    f"{span(clean, percent)} | {sum(cell.alarms for cell in cells)} of {rounds} | {len(cells)} |"
+                means = (
+                    f"{percent(one.mean)} ({span(one, percent).replace(' to ', '–')})"
+                    if one.count > 1
+                    else percent(one.mean)
+                    for one in (accuracy, clean)
                 )
+                rows.append(f"| {name} | {' | '.join(means)} | {sum(cell.alarms for cell in cells)}/{rounds} |")
         return "\n".join(rows)
 
     def plot(self, path: str | Path) -> None:
