@@ -167,15 +167,15 @@ class BoostedTrees:
         if len(np.unique(labels)) < 2:
             raise UnderstudyError("trees need rows of two classes")
         examples = torch.cat([take_numbers(fold.gold.rows, trusted), take_numbers(fold.pool.rows, rows)])
-        asked = torch.cat([take_numbers(part.rows) for part in (fold.held_out, fold.pool)])
+        queries = torch.cat([take_numbers(part.rows) for part in (fold.held_out, fold.pool)])
         model = HistGradientBoostingClassifier(
             max_iter=30, max_leaf_nodes=8, min_samples_leaf=5 if self.gold_only else 20, early_stopping=False,
             random_state=(fold.recipe.seed + fold.number) % 2**32,
         )  # fmt: skip
-        predicted = torch.zeros(len(asked), fold.classes, dtype=torch.float64)
+        predicted = torch.zeros(len(queries), fold.classes, dtype=torch.float64)
         with threadpool_limits(limits=1):
             model.fit(examples.numpy(), labels)
-            predicted[:, model.classes_] = torch.from_numpy(model.predict_proba(asked.numpy()))
+            predicted[:, model.classes_] = torch.from_numpy(model.predict_proba(queries.numpy()))
         return predicted
 
 
