@@ -141,7 +141,7 @@ def test_no_rows_are_no_predictions(model: us.Model) -> None:
         ([{"message": "a"}, {"other": "b"}], r"column 'message' row 1 holds nothing, not a text"),
         ([{"message": "a"}, "b"], r"rows row 1 is a str, row 0 a mapping"),
         ([{"message": "a"}, {"message": 1.5}], r"column 'message' holds values of several types \(float, str\)"),
-        (["a", None], r"column 'message' row 1 holds nothing, not a text"),
+        (["a", None], r"column 'message' row 1 holds nothing, not a text; write '' or remove the row"),
         ([1, 2], r"the rows are numbers; the model reads message: pass mappings"),
         (np.zeros((2, 3)), r"the rows are numbers; the model reads message: pass mappings"),
         (object(), r"x is a object; pass"),

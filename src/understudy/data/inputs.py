@@ -117,7 +117,7 @@ def _texts(x: Any, where: str) -> list[str] | None:
     if not {str, np.str_}.issuperset(map(type, x)):
         row = next(row for row, text in enumerate(x) if not isinstance(text, str))
         held = "nothing" if x[row] is None else f"a {type(x[row]).__name__}"
-        raise UnderstudyError(f"{where} row {row} holds {held}, not a text; write  for none, or remove the row")
+        raise UnderstudyError(f"{where} row {row} holds {held}, not a text; write '' or remove the row")
     return list(x)
 
 

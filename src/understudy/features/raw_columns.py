@@ -96,9 +96,7 @@ class RawColumns:
         if column.dtype.kind == "O" and not {str, np.str_}.issuperset(map(type, texts)):
             odd = next(row for row, text in enumerate(texts) if not isinstance(text, str))
             held = "nothing" if texts[odd] is None else f"a {type(texts[odd]).__name__}"
-            raise UnderstudyError(
-                f"{self.at(name, odd)} holds {held}, not a text; write '' for none, or remove the row"
-            )
+            raise UnderstudyError(f"{self.at(name, odd)} holds {held}, not a text; write '' or remove the row")
         return texts
 
     def categories(self, name: str) -> list[str]:

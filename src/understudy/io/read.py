@@ -168,8 +168,8 @@ def read_examples(
             examples = replace(examples, plain=plain)
     _check_truth_values(examples, tables.values(), pool_table)
     files = [table.notes for table in (*tables.values(), pool_table) if table is not None]
-    main = tables["gold"] if pool_table is None else pool_table
-    counted = [name for name in examples.featuriser.names if _counts_rows(main.columns[name])]
+    main = (pool_table or tables["gold"]).columns
+    counted = [name for name in examples.featuriser.names if _counts_rows(main[name])]
     notes += [f"column {name!r} is a feature; if it only names the rows, say --id {name!r}" for name in counted]
     return replace(examples, notes=(*filter(None, files), *notes, *examples.featuriser.notes()))
 
