@@ -17,6 +17,7 @@ from understudy.objective import Objective
 from understudy.training.evaluation import (
     Evaluation,
     StudentCalibration,
+    by_confidence,
     cross_validate,
     evaluate_training,
     measure_classes,
@@ -190,3 +191,15 @@ def test_it_is_made_on_request_and_stored_with_the_run(tmp_path: Path) -> None:
     assert run.evaluation.confusion is not None and sum(map(sum, run.evaluation.confusion)) == len(gold)
     for name, value in run.student.state_dict().items():
         torch.testing.assert_close(value, plain.student.state_dict()[name], rtol=0, atol=0)
+
+
+def test_rows_by_confidence_are_counted_by_hand() -> None:
+    """Twenty rows at 0.6, of which 9 are correct, and twenty at 0.9, of which 18 are, in any order."""
+    probs = torch.tensor([[0.6, 0.4], [0.1, 0.9]] * 20)
+    y = torch.tensor([0, 1] * 20)
+    y[torch.arange(0, 22, 2)] = 1  # 11 of the first kind are wrong
+    y[torch.tensor([1, 3])] = 0  # 2 of the second
+    (low, few, rows), (high, many, others) = by_confidence(probs, y)
+    assert (low, high) == (pytest.approx(0.6), pytest.approx(0.9))
+    assert (few, rows, many, others) == (9, 20, 18, 20)
+    assert len(by_confidence(probs[:39], y[:39])) == 1 and len(by_confidence(probs.repeat(20, 1), y.repeat(20))) == 10
