@@ -236,6 +236,8 @@ def test_a_narrow_picture_has_its_panels_below_each_other_and_all_of_its_legend(
     assert sizes[1][1] == pytest.approx(1.6 * sizes[0][1])
     for name in ("accuracy, %", "loss", "epoch"):
         assert wide.count(name) == narrow.count(name) > 0
+    left = [[float(x) for x in re.findall(r'<rect x="([\d.]+)"', part)] for part in (wide, narrow)]
+    assert max(left[0]) - min(left[0]) > 100 and max(left[1]) - min(left[1]) < 20
 
 
 def test_a_cell_keeps_its_interval_together_and_stays_escaped() -> None:
