@@ -8,6 +8,7 @@ from understudy.acquisition.select import select as select
 from understudy.acquisition.select import selection_probability as selection_probability
 from understudy.active.label_plan import plan_labels as plan_labels
 from understudy.auditing.audit import audit as audit
+from understudy.auditing.deferral import defer as defer
 from understudy.auditing.pool_estimates import estimate as estimate
 from understudy.auditing.teacher_watch import TeacherWatch as TeacherWatch
 from understudy.comparison.auto import auto as auto
