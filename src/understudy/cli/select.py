@@ -69,16 +69,16 @@ def select_command(
         given, strategy, n, labelled=labelled or [], seed=seed, scratch=scratch, progress=not quiet,
         executor=None if shards is None else shared.executor_of(workers, ray),
     )  # fmt: skip
-    columns = batch.columns(given.classes)
-    write_columns(out, columns)
+    made = batch.columns(given.classes)
+    write_columns(out, made)
     if batch.of_run:
         typer.echo(shown(f"{batch.of_run:,} rows left out: they are gold, test or select rows of {run}"))
     if batch.of_pool:
         typer.echo(shown(f"{batch.of_pool:,} rows left out: {given.table.where('label')} has a label of them"))
     if "skip" in (given.class_names or ()):
         warn("'skip' is a class of this run and means it in the batch too; write -1 where no label can be given")
-    history, key = LabelHistory(history_beside(out)), next(iter(columns))
-    history.add("selected", f"{strategy} on {run}, seed {seed}", dict.fromkeys(columns[key]), by=key)
+    history, key = LabelHistory(history_beside(out)), next(iter(made))
+    history.add("selected", f"{strategy} on {run}, seed {seed}", dict.fromkeys(made[key]), by=key)
     if batch.watch is not None and batch.watch.alarm:
         p_value = f"p = {batch.watch.p_value:.1g}"
         complain(f"warning: {batch.watch} ({p_value}); look at some rows first, or use another strategy")
