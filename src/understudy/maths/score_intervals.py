@@ -114,11 +114,11 @@ def _statistic(strata: Strata, c: Floats, p: Floats, critical: float) -> Floats:
             these = together == number
             mean = np.where(these, (p * within * these).sum(-1, keepdims=True), mean)
     # Strata without a row say nothing.
-    told = rows > FEWEST_ROWS
-    gap = np.where(told, c * (strata.hits / rows - p), 0).sum(-1)
+    known = rows > FEWEST_ROWS
+    gap = np.where(known, c * (strata.hits / rows - p), 0).sum(-1)
     square, cube = p * (1 - p) + (p - mean) ** 2, p * (1 - mean) ** 3 - (1 - p) * mean**3
-    variance = np.where(told, c**2 * (square / rows + p * (1 - p) / population), 0).sum(-1)
-    third = np.where(told, c**3 * cube / rows**2, 0).sum(-1)
+    variance = np.where(known, c**2 * (square / rows + p * (1 - p) / population), 0).sum(-1)
+    third = np.where(known, c**3 * cube / rows**2, 0).sum(-1)
     skew = (critical**2 - 1) / 6 * third / np.maximum(variance, 1e-300)
     # Where all shares are 0 or 1 the variance is 0, and the two sums may differ by rounding.
     beyond = np.maximum(np.abs(gap) - np.maximum(np.sign(gap) * skew, 0) - 1e-12, 0)
