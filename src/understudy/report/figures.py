@@ -119,14 +119,16 @@ def _svg(figure: Figure, salt: str, kind: str) -> Markup:
 def _narrow(figure: Figure) -> None:
     """Lay the figure out anew for a phone: panels below each other, short lines of text, names of classes upright."""
     panels = [ax for ax in figure.axes if (place := ax.get_subplotspec()) and place.get_gridspec().ncols > 1]
-    for ax, place in zip(panels, figure.add_gridspec(max(len(panels), 1), 1), strict=False):
-        ax.set_subplotspec(place)
+    grid = figure.add_gridspec(max(len(panels), 1), 1)
+    for number, ax in enumerate(panels):
+        ax.set_subplotspec(grid[number])
     figure.set_size_inches(NARROW, figure.get_size_inches()[1] * max(1.0, 0.8 * len(panels)))
     for legend in list(figure.legends):
         names = [text.get_text() for text in legend.get_texts()]
         columns = 1 if max(map(len, names)) > 25 else 2
         legend.remove()
-        figure.legend(legend.legend_handles, names, loc="outside upper left", ncols=columns)
+        handles = [handle for handle in legend.legend_handles if handle is not None]
+        figure.legend(handles, names, loc="outside upper left", ncols=columns)
     for ax in figure.axes:
         ax.set_xlabel(textwrap.fill(ax.get_xlabel(), 36))
         labels = ax.get_xticklabels()
