@@ -175,6 +175,11 @@ def majority(pool: dict[str, Any]) -> Array:
     return np.array([max(sorted(set(votes)), key=votes.count) if votes else -1 for votes in voted], dtype=object)
 
 
+def measured(jobs: Jobs, name: str, seed: int) -> dict[str, dict[str, float]]:
+    """The alternatives of a cell; beside them it has its key."""
+    return {method: cell for method, cell in jobs.read((name, THEIRS, seed)).items() if isinstance(cell, dict)}
+
+
 def table(jobs: Jobs, seeds: int) -> str:
     lines = []
     for name in SETS:
@@ -185,7 +190,7 @@ def table(jobs: Jobs, seeds: int) -> str:
                 takes = "encoder" if encoded == 1 else "without" if not encoded else "either"
                 costs = [f"{mean(cell['seconds'] for cell in some):.0f}", f"{size / 1e6:.1f}"]
                 lines.append([name, method, takes, percent([cell["accuracy"] for cell in some]), *costs])
-        cells = [jobs.read(key) for seed in range(seeds) if jobs.file(key := (name, THEIRS, seed)).exists()]
+        cells = [measured(jobs, name, seed) for seed in range(seeds) if jobs.file((name, THEIRS, seed)).exists()]
         for method in cells[0] if cells else ():
             seconds = f"{mean(cell[method]['seconds'] for cell in cells):.0f}"
             lines.append([name, method, "", percent([cell[method]["accuracy"] for cell in cells]), seconds, ""])
@@ -196,12 +201,10 @@ def summary(jobs: Jobs, seeds: int) -> str:
     """By set, paired by seed: ours, the alternative that cross-validation on gold takes, and the best of them."""
     lines, gaps = [], []
     for name in SETS:
-        keys = [(seed, (name, "train", seed), (name, THEIRS, seed)) for seed in range(seeds)]
-        both = [
-            (jobs.read(ours), jobs.read(theirs))
-            for _, ours, theirs in keys
-            if jobs.file(ours).exists() and jobs.file(theirs).exists()
+        finished = [
+            seed for seed in range(seeds) if all(jobs.file((name, each, seed)).exists() for each in ("train", THEIRS))
         ]
+        both = [(jobs.read((name, "train", seed)), measured(jobs, name, seed)) for seed in finished]
         if not both:
             continue
         mine = [ours["accuracy"] for ours, _ in both]
