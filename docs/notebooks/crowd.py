@@ -17,7 +17,7 @@ messages, crowd, gold = (pd.read_csv(f"tickets/{name}.csv") for name in ("messag
 crowd.head()
 
 # %% [markdown]
-# Votes are columns `teacher_vote_NAME`, empty where somebody did not see the row.
+# Votes are columns `teacher_vote_NAME`, empty where an annotator did not see the row.
 
 # %%
 people = [name for name in crowd.columns if name != "id"]

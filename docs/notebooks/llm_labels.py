@@ -17,11 +17,11 @@ table = pd.read_csv("tickets/mine.csv")
 table.head()
 
 # %% [markdown]
-# `checked` is empty where nobody looked. How good is the LLM where somebody did?
+# `checked` is empty where no person looked. How accurate is the LLM on the others?
 
 # %%
 both = table.dropna(subset=["llm", "checked"])
-print(f"{len(both)} checked rows; the LLM is right on {(both.llm == both.checked).mean():.0%} of them")
+print(f"{len(both)} checked rows; accuracy of the LLM: {(both.llm == both.checked).mean():.0%}")
 
 # %% [markdown]
 # One call trains on both kinds of labels. What is not given is chosen by cross-validation on the checked rows.
@@ -37,7 +37,7 @@ print(model)
 model.predict(["When will my parcel arrive?", "The app crashes since the update"])
 
 # %% [markdown]
-# Is it better than its teacher on messages that nobody has seen?
+# Is it better than its teacher on messages that neither has seen?
 
 # %%
 test = pd.read_csv("tickets/test.csv")

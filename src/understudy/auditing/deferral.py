@@ -234,8 +234,8 @@ def _reaching(found: Deferral, rows: AnsweredRows, groups: list[Array], target: 
     if any(each.promised for each in found.classes):
         found.promised, found.share, found.accuracy = target, float(deferred.mean()), float(right[answered].mean())
         return thresholds
-    whole = rows.candidates(found.answer)
-    found.possible, found.rows_needed = whole.possible(found.delta), whole.rows_needed(target, found.delta)
+    all_rows = rows.candidates(found.answer)
+    found.possible, found.rows_needed = all_rows.possible(found.delta), all_rows.rows_needed(target, found.delta)
     return None
 
 

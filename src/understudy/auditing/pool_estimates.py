@@ -46,11 +46,13 @@ from understudy.auditing.tally_intervals import (
     measure_gold,
     measure_pool,
 )
-from understudy.data.examples import Gold, Pool, check_probability, check_sets, weighed
+from understudy.data.checks import check_probability
+from understudy.data.examples import Gold, Pool, check_sets, weighed
 from understudy.data.fitted_rows import mark_fitted
 from understudy.errors import UnderstudyError, warn
 from understudy.labels.class_names import joint_names
 from understudy.maths.proportions import Share, exact
+from understudy.maths.unequal_sampling import draw_weights
 from understudy.models.small_nets import linear
 from understudy.reconciling.label_sources import ReconciledPool
 from understudy.reconciling.relabel import reconcile
@@ -264,9 +266,7 @@ def _weighted(gold: Gold, pool: Pool, probability: Any) -> tuple[Gold, tuple[Flo
     if probability is not None:
         given = probability if isinstance(probability, tuple) else (probability, None)
         if len(given) != 2:
-            raise UnderstudyError(
-                f"probability is a tuple of {len(given)}; pass gold's, or a pair: gold's and the pool's"
-            )
+            raise UnderstudyError(f"probability is a tuple of {len(given)}; pass gold's, or gold's and the pool's")
         mine, on_pool = given
         drawn, batch = check_probability(mine, len(gold), "probability"), None
     if drawn is None:
@@ -279,26 +279,6 @@ def _weighted(gold: Gold, pool: Pool, probability: Any) -> tuple[Gold, tuple[Flo
     if bool(theirs.isnan().any()):
         raise UnderstudyError("probability of the pool is not known (NaN) in some rows; give all, or gold's alone")
     return gold, (1 / drawn.numpy(), 1 / theirs.numpy())
-
-
-def draw_weights(probability: Floats, batch: Ints | None = None) -> Floats:
-    """What gold rows count, by the probabilities with which they were drawn, one ``batch`` after the other.
-
-    Each batch estimates the total of all rows: by Σ y / probability that of the rows it was drawn from, and by their
-    own labels that of the rows drawn before, which it could not hold. The batches' totals are averaged by their numbers
-    of rows of equal precision (Kish), so that batches of any size and kind add up. Rows without a probability (NaN) are
-    a random sample of their own, from before.
-    """
-    batch = np.zeros(len(probability), dtype=np.int64) if batch is None else batch
-    weights, known, later = np.empty(len(probability)), ~np.isnan(probability), 0.0
-    for number in np.unique(batch[known])[::-1]:
-        mine = known & (batch == number)
-        inverse = 1 / probability[mine]
-        per_row = inverse.sum() / (inverse**2).sum()
-        weights[mine] = inverse * per_row + later
-        later += per_row
-    weights[~known] = 1 + later
-    return weights
 
 
 def _per_row(given: tuple[Any, Any], sizes: tuple[int, int], rows: list[Ints], what: str) -> list[Any]:

@@ -107,7 +107,7 @@ class CompareFolder:
         if outcome.judged is not None:
             rows = outcome.judged.rows.tolist()
             right = outcome.judged.right
-            right = base64.b64encode(np.packbits(right)).decode() if right.dtype == bool else right.tolist()
+            right = base64.b64encode(np.packbits(right).tobytes()).decode() if right.dtype == bool else right.tolist()
         self.cells.write((method, seed), {"warnings": warnings, **cell, "rows": rows, "right": right})
 
     def read(self, method: str, seed: int) -> tuple[Outcome, list[str]]:

@@ -245,3 +245,26 @@ def check_space(folder: Path, needed: int, what: str) -> None:
             f"{what} needs {needed / 1e9:.2f} GB in {folder}, which has {free / 1e9:.2f} GB left; free some space or "
             "set UNDERSTUDY_CACHE to a folder on a larger disk"
         )
+
+
+def check_flags(given: Any, rows: int, where: str) -> Tensor:
+    """``(rows,)`` bool, from one value for all rows or one for each."""
+    if isinstance(given, bool):
+        return torch.full((rows,), given)
+    which = to_tensor(given, where)
+    if which.dim() != 1:
+        raise UnderstudyError(f"{where} has shape {tuple(which.shape)}; it is True, False, or one of them per row")
+    check_length(len(which), rows, where, "gold.x")
+    return which.bool()
+
+
+def check_probability(given: Any, rows: int, where: str) -> Tensor:
+    """Probabilities of being drawn, ``(rows,)`` float64: above 0 and up to 1, or NaN."""
+    values = to_tensor(given, where).double()
+    if values.dim() != 1:
+        raise UnderstudyError(f"{where} has shape {tuple(values.shape)}; it is one number per row")
+    check_length(len(values), rows, where, "gold.x")
+    if bool((bad := ~(((values > 0) & (values <= 1)) | values.isnan())).any()):
+        row = int(bad.nonzero()[0])
+        raise UnderstudyError(f"{where} row {row} is {float(values[row]):g}; a probability is above 0 and at most 1")
+    return values

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from understudy.data.checks import check_ids, check_labels, check_length, to_tensor
+from understudy.data.checks import check_flags, check_ids, check_labels, check_length, check_probability
 from understudy.data.inputs import as_rows, concatenate, read_by
 from understudy.data.rows import Collate, Rows, SubsetRows, TensorRows
 from understudy.errors import UnderstudyError
@@ -108,10 +108,10 @@ class Gold(ExampleSet):
         if labels is not None:
             check_length(len(labels), len(y), f"{name}.teacher", f"{name}.x")
         self._fill(rows, y, labels, check_ids(ids, len(y), name))
-        self.chosen = _which(chosen, len(y), f"{name}.chosen")
+        self.chosen = check_flags(chosen, len(y), f"{name}.chosen")
         if probability is not None:
             self.mark_drawn(check_probability(probability, len(y), f"{name}.probability"))
-        self.mark_estimate_only(_which(estimate_only, len(y), f"{name}.estimate_only"), f"{name}.estimate_only")
+        self.mark_estimate_only(check_flags(estimate_only, len(y), f"{name}.estimate_only"), f"{name}.estimate_only")
 
     @classmethod
     def of(cls, rows: Rows, y: Tensor, teacher: Labels | None = None, *, ids: Ids | None = None) -> "Gold":
@@ -315,29 +315,6 @@ def set_read_by(student: nn.Module, part: Part) -> Part:
     read = copy.copy(part)
     read.rows = read_by(student, part.rows)
     return read
-
-
-def _which(given: Any, rows: int, where: str) -> Tensor:
-    """``(rows,)`` bool, from one value for all rows or one for each."""
-    if isinstance(given, bool):
-        return torch.full((rows,), given)
-    which = to_tensor(given, where)
-    if which.dim() != 1:
-        raise UnderstudyError(f"{where} has shape {tuple(which.shape)}; it is True, False, or one of them per row")
-    check_length(len(which), rows, where, "gold.x")
-    return which.bool()
-
-
-def check_probability(given: Any, rows: int, where: str) -> Tensor:
-    """Probabilities of being drawn, ``(rows,)`` float64: above 0 and up to 1, or NaN."""
-    values = to_tensor(given, where).double()
-    if values.dim() != 1:
-        raise UnderstudyError(f"{where} has shape {tuple(values.shape)}; it is one number per row")
-    check_length(len(values), rows, where, "gold.x")
-    if bool((bad := ~(((values > 0) & (values <= 1)) | values.isnan())).any()):
-        row = int(bad.nonzero()[0])
-        raise UnderstudyError(f"{where} row {row} is {float(values[row]):g}; a probability is above 0 and at most 1")
-    return values
 
 
 def check_sets(gold: Any, pool: Any, *, both_for: str = "") -> None:

@@ -118,6 +118,8 @@ def read_weights(content: bytes, like: Mapping[str, Tensor]) -> dict[str, Tensor
     in the order of the storages, which follow: their sizes and values.
     """
     file = io.BytesIO(content)
+    tensors: list[Any]
+    storages: list[Any]
     *_, tensors, storages = (
         [value for code, value, _ in pickletools.genops(file) if code.name.startswith(("BINUNICODE", "BININT"))]
         for _ in range(5)

@@ -91,14 +91,14 @@ class Cascade:
     def scores(self, probs: Array) -> Array:
         """``(n,)``: one minus the student's confidence. (The expected gain of asking, by the combination's confusions,
         ranks rows no better: within 0.8 points at any share, on reviews and on Banking77.)"""
-        return 1 - probs.max(1).astype(np.float64)
+        return np.asarray(1 - probs.max(1).astype(np.float64))
 
     def defer(self, probs: Array) -> Array:
         """``(n,)`` bool: the rows to send to the teacher or to a person; none where there is no rule."""
         if self.rule is None or not len(probs):
             return np.zeros(len(probs), bool)
         thresholds = np.array(self.rule.thresholds)
-        return self.scores(probs) > (thresholds[probs.argmax(1)] if len(thresholds) > 1 else thresholds[0])
+        return np.asarray(self.scores(probs) > (thresholds[probs.argmax(1)] if len(thresholds) > 1 else thresholds[0]))
 
     def combine(self, probs: Array, teacher: Array) -> Array:
         """``(n, C)``: the answer where the teacher's labels are known: ``(n,)``, −1 where not; or ``(n, C)``, NaN.
@@ -118,10 +118,10 @@ class Cascade:
 
 
 def _log(probs: Array) -> Array:
-    logs = np.log(np.maximum(np.asarray(probs, np.float64), LEAST))
-    return logs - np.log(np.exp(logs).sum(1, keepdims=True))
+    logs: Array = np.log(np.maximum(np.asarray(probs, np.float64), LEAST))
+    return np.asarray(logs - np.log(np.exp(logs).sum(1, keepdims=True)))
 
 
 def _softmax(scores: Array) -> Array:
     powers = np.exp(scores - scores.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
+    return np.asarray(powers / powers.sum(-1, keepdims=True))

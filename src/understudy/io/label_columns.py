@@ -29,8 +29,7 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from understudy.data.checks import MAX_CLASSES, check_memory
-from understudy.data.examples import check_probability
+from understudy.data.checks import MAX_CLASSES, check_memory, check_probability
 from understudy.data.fitted_rows import GOLD_KEYS, read_keys
 from understudy.errors import UnderstudyError, warn
 from understudy.features.raw_columns import FALSE, TRUE

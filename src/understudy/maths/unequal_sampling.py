@@ -6,11 +6,16 @@
 A mean over the N rows is then estimated by one over the sample, weighted by 1 / probability.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from understudy.maths.random_order import random_keys
+
+Array = NDArray[Any]
 
 
 def inclusion_probabilities(weights: Tensor, n: int) -> Tensor:
@@ -40,3 +45,23 @@ def systematic(probability: Tensor, n: int, *, start: float, key: int) -> Tensor
     # Rounding may let two points meet a row of probability 1, or the last one none.
     place = np.minimum(np.maximum.accumulate(place - step) + step, len(ends) - n + step)
     return order[torch.from_numpy(place)]
+
+
+def draw_weights(probability: Array, batch: Array | None = None) -> Array:
+    """What gold rows count, by the probabilities with which they were drawn, one ``batch`` after the other.
+
+    Each batch estimates the total of all rows: by Σ y / probability that of the rows it was drawn from, and by their
+    own labels that of the rows drawn before, which it could not hold. The batches' totals are averaged by their numbers
+    of rows of equal precision (Kish), so that batches of any size and kind add up. Rows without a probability (NaN) are
+    a random sample of their own, from before.
+    """
+    batch = np.zeros(len(probability), dtype=np.int64) if batch is None else batch
+    weights, known, later = np.empty(len(probability)), ~np.isnan(probability), 0.0
+    for number in np.unique(batch[known])[::-1]:
+        mine = known & (batch == number)
+        inverse = 1 / probability[mine]
+        per_row = inverse.sum() / (inverse**2).sum()
+        weights[mine] = inverse * per_row + later
+        later += per_row
+    weights[~known] = 1 + later
+    return weights

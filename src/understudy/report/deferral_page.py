@@ -54,12 +54,13 @@ def _tables(found: Deferral) -> list[tuple[str, list[str], list[list[str]]]]:
     band = f"Accuracy by the share deferred ({100 * (1 - found.delta):.3g}% band, at all shares at once)"
     tables = [(f"Each on all {found.rows:,} rows (95% CI)", ["", "accuracy"], shares), (band, headings, rows)]
     if found.classes:
-        names, cells = found.class_names or list(map(str, range(len(found.classes)))), []
+        names = found.class_names or list(map(str, range(len(found.classes))))
+        lines: list[list[str]] = []
         for name, one in zip(names, found.classes, strict=True):
             accuracy = UNKNOWN if one.share == 1 and found.answer == "abstain" else f"{one.accuracy:.1%}"
-            cells.append([name, f"{one.rows:,}", "yes" if one.promised else "no", f"{one.share:.0%}", accuracy])
+            lines.append([name, f"{one.rows:,}", "yes" if one.promised else "no", f"{one.share:.0%}", accuracy])
         headings = ["class", "rows", "promised", "deferred", "accuracy"]
-        tables.append(("By the class that the student predicts", headings, cells))
+        tables.append(("By the class that the student predicts", headings, lines))
     return tables
 
 
