@@ -44,7 +44,7 @@ def test_predictions_are_those_of_the_file(folder: Path) -> None:
 def test_a_labelled_pool_is_one_to_train_on(folder: Path) -> None:
     understudy("teach", "run", "pool", "--out", "labelled", "--quiet")
     made, given = read_table("labelled"), read_table("pool")
-    assert tuple(made.names) == ("id", "x", "label", "teacher_probs")
+    assert tuple(made.names) == ("id", "x", "label", "teacher_gold", "teacher_probs")
     assert np.array_equal(made.columns["x"], given.columns["x"])
     understudy("predict", "run", "pool", "--out", "shards", "--quiet")
     assert np.array_equal(made.columns["teacher_probs"], read_table("shards").columns["probabilities"])
@@ -66,7 +66,7 @@ def test_encoded_shards_are_those_of_the_file(folder: Path) -> None:
 def test_the_best_classes_alone(folder: Path) -> None:
     understudy("teach", "run", "pool", "--out", "best", "--top", 2, "--labels-only", "--workers", 2, "--quiet")
     made = read_table("best")
-    assert tuple(made.names)[:3] == ("id", "teacher_topk_index", "teacher_topk_prob")
+    assert tuple(made.names)[:4] == ("id", "teacher_gold", "teacher_topk_index", "teacher_topk_prob")
     understudy("teach", "run", "pool.parquet", "--out", "best.parquet", "--top", 2, "--labels-only")
     assert np.array_equal(
         made.columns["teacher_topk_index"], from_parquet(folder / "best.parquet")["teacher_topk_index"]

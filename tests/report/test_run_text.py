@@ -118,7 +118,7 @@ def test_facts_have_readable_names() -> None:
         ("Mean weight of a pool row by debias", "0.5"),
         ("Mean weight of a pool row", "0.25"),
         ("Estimated teacher accuracy on the pool (mean α)", "90.0%"),
-        ("Total, seconds", "3.1"),
+        ("Last training and its evaluation, seconds", "3.1"),
     ]
 
 
@@ -156,4 +156,5 @@ def test_the_metrics_of_classes_are_as_wide_as_the_folds_make_them(tmp_path: Pat
     for effect in (1.0, 2.0):
         write_run_report(tmp_path / f"{effect}.html", a_run(replace(found, effect=effect), 0.9))
         text = (tmp_path / f"{effect}.html").read_text(encoding="utf-8")
-        assert percent_range(widen(exact(40, 50), effect)) in text
+        interval = percent_range(widen(exact(40, 50), effect)).partition(" ")[2]
+        assert f'80.0% <span class="ci">{interval}</span>' in text

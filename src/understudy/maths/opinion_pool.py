@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 
 from understudy.maths.metric_scores import ACCURACY, LOG_LOSS, row_losses
@@ -129,5 +128,7 @@ def _fit(scores: Tensor, y: Tensor, *, full: bool, prior: Prior | None = None) -
         start = torch.cat([start, torch.zeros(sources * classes**2).double()])
     # Weights are not negative: with little gold a negative one is noise.
     bounds = [(0, None)] * sources + [(None, None)] * (len(start) - sources)
+    from scipy.optimize import minimize  # predictions need none of it
+
     found = minimize(objective, start.numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
     return parts(torch.from_numpy(found.x))
