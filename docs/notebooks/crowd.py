@@ -28,7 +28,7 @@ majority = votes.mode(axis=1)[0].reindex(gold["id"]).to_numpy()
 print(f"majority vote on gold: {(majority == gold['label'].to_numpy()).mean():.1%}")
 
 # %% [markdown]
-# How far can each of them be trusted? Dawid and Skene's model estimates it from the votes alone; gold checks it.
+# How accurate is each of them on gold?
 
 # %%
 right = votes.reindex(gold["id"]).eq(gold["label"].to_numpy(), axis=0)[votes.reindex(gold["id"]).notna()]

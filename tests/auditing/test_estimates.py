@@ -229,7 +229,7 @@ def test_what_it_cannot_estimate_is_refused() -> None:
             with pytest.raises(us.UnderstudyError, match=f"labels {fault}"):
                 us.estimate(gold, pool, labels=(np.full(100, mine), np.full(10_000, theirs)))
     odds = np.full(100, 0.5)
-    with pytest.raises(us.UnderstudyError, match="probability is a tuple of 3; pass gold's, or a pair"):
+    with pytest.raises(us.UnderstudyError, match="probability is a tuple of 3; pass gold's, or gold's"):
         us.estimate(gold, pool, probability=(odds, odds, odds))
     with pytest.raises(us.UnderstudyError, match="probability of the pool is not known"):
         us.estimate(gold, pool, probability=(odds, np.full(10_000, np.nan)))

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from understudy.errors import UnderstudyError
-from understudy.inference.cascade import ABSTAIN, COMBINED, TEACHER, DeferralRule
+from understudy.inference.cascade import ABSTAIN, COMBINED, DEFERRAL, TEACHER, DeferralRule
 from understudy.maths.learn_then_test import fallback, simultaneous_band, tail
 from understudy.maths.proportions import Share, exact
 from understudy.store.arrow import Array
@@ -184,6 +184,10 @@ def defer(
         found.rule = run.rule = DeferralRule(chosen, found.answer, details)
         if run.path is not None:
             run.rule.save(run.path)
+    else:
+        run.rule = None
+        if run.path is not None:
+            (run.path / DEFERRAL).unlink(missing_ok=True)  # an earlier rule promises something else
     return found
 
 
@@ -260,7 +264,7 @@ def _check(target: float | None, budget: float | None, error_cost: float | None,
     for name, value in {"target_accuracy": target, "budget": budget, "error_cost": error_cost, **others}.items():
         most = np.inf if name in ("price", "error_cost") else 1
         if value is not None and not 0 <= value < most:
-            raise UnderstudyError(f"{name}={value} must be from 0 up to {most}; a share of 90% is 0.9")
+            raise UnderstudyError(f"{name}={value} must be at least 0 and below {most:g}; a share of 90% is 0.9")
 
 
 def _largest(holds: Callable[[float], bool], low: float, high: float, exactness: float) -> float:

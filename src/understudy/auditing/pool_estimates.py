@@ -302,7 +302,7 @@ def _measured(
     if found.unlabelled:
         rows[0] = np.flatnonzero(~gold.chosen.numpy())
         without, share = len(rows[0]) - len(found.gold), found.unlabelled / pool_rows
-        if not (likely := exact(without, len(rows[0]), level=0.999)).low <= share <= likely.high:
+        if weights is None and not (likely := exact(without, len(rows[0]), level=0.999)).low <= share <= likely.high:
             warn(
                 f"{share:.1%} of the pool rows have no label, but {likely.estimate:.1%} of the gold rows: gold is no "
                 "random sample of both kinds, and shares are less sure; draw gold from all rows, and ask the teacher"

@@ -25,7 +25,7 @@ from understudy.io.write import write_table
 from understudy.labels.class_names import ClassNames
 from understudy.maths.random_order import uniform
 from understudy.store.checked_folder import Finding, FolderKind, Manifest
-from understudy.store.files import as_given, digest, local_path, timestamp, work_folder
+from understudy.store.files import as_given, digest, local_path, split_part, timestamp, work_folder
 from understudy.store.log import Log
 
 LOOKS = "looks.jsonl"
@@ -106,7 +106,7 @@ class WatchFolder:
         table = read_table(path, columns=columns)
         answers = list(zip(_ids(table), _labels(table, self.watch.classes[:-1]), strict=True))
         if "time" not in table.names:
-            source = f"{as_given(path)} {digest(local_path(path).read_bytes())}"
+            source = f"{as_given(path)} {digest(split_part(local_path(path))[0].read_bytes())}"
             look = self.add(answers, name=as_given(path), source=source)
             return [] if look is None else [look]
         counted, late, looks = self._counted.copy(), list[tuple[str, tuple[str, str]]](), list[Look | None]()

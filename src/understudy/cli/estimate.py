@@ -126,7 +126,11 @@ def _probabilities(pool: Path, examples: "Examples", data: DataOptions) -> tuple
     assert gold is not None and rows is not None
     if DRAWN not in table.names or rows.ids is None or gold.probability is None or bool(gold.probability.isnan().any()):
         return None
-    on_pool = drawn_with(column_by_id(DRAWN, [pool], [rows], data.mapping)[0].tolist(), table.where(DRAWN))
+    if gold.batch is not None and len(gold.batch.unique()) > 1:
+        return None  # the pool's probabilities are of one draw
+    on_pool = drawn_with(
+        column_by_id(table.theirs.get(DRAWN, DRAWN), [pool], [rows], data.mapping)[0].tolist(), table.where(DRAWN)
+    )
     return None if bool(on_pool.isnan().any()) else (gold.probability, on_pool)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -85,17 +86,15 @@ def serve_command(
     settings = Settings(
         model, log, log_content, defer_below, compiled, teacher if teacher.base_url is not None else None, ask, threads
     )
-    service = Service(settings, access)
-    server = HttpServer(
-        service.asgi, host=host, port=port, name="serve", grace=int(teacher.timeout) + 5, lifespan="on",
-        limit_concurrency=2_000,
-    )  # fmt: skip
-    served = service.worker.served
-    typer.echo(f"{served.name} (version {served.version}): {server.address}")
-    if log is None:
-        server.run()
-        return
-    with locked(log, lend=True):
+    # Before the log is opened, which cuts off a half-written line: it may be that of a server at work.
+    with nullcontext() if log is None else locked(log, lend=True):
+        service = Service(settings, access)
+        server = HttpServer(
+            service.asgi, host=host, port=port, name="serve", grace=int(teacher.timeout) + 5, lifespan="on",
+            limit_concurrency=2_000,
+        )  # fmt: skip
+        served = service.worker.served
+        typer.echo(f"{served.name} (version {served.version}): {server.address}")
         server.run()
 
 

@@ -62,6 +62,8 @@ def parse_methods(methods: Sequence[str]) -> dict[str, Objective]:
             raise UnderstudyError(f"method {text!r} is named twice; name it once")
         if text == AUTO:
             name = RECONCILED  # the default of us.auto, which a comparison calls
+        if name == AUTO and options:
+            raise UnderstudyError(f"{AUTO!r} takes no options in a comparison; name it alone")
         if name not in registry.METHODS:
             raise UnderstudyError(f"there is no method {name!r}; use one of {', '.join(registry.METHODS)}, or {AUTO}")
         objectives[text] = registry.METHODS[name](**read_options(registry.METHODS[name], options))

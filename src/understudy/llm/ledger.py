@@ -109,7 +109,13 @@ class Ledger:
                 await self._changed.wait()
             number = self._number = self._number + 1
             self._open[number] = cost
-        await self.journal.add(_line(number, model, tokens_in, tokens_out))
+        try:
+            await self.journal.add(_line(number, model, tokens_in, tokens_out))
+        except BaseException:  # nothing is sent; others would wait for its end
+            async with self._changed:
+                del self._open[number]
+                self._changed.notify_all()
+            raise
         return number
 
     async def close(self, number: int, model: str, tokens_in: int, tokens_out: int) -> None:

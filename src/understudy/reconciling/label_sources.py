@@ -232,7 +232,9 @@ class SourceScores:
     ) -> "SourceScores":
         """``rows``: the gold rows that weights and the teacher's confusion are fitted on."""
         fold = fitted.gold_fold[rows]
-        scores = teacher_scores(fitted.gold.take(rows), fitted.pool, fold, fitted.classes)
+        # Decided by all rows, so that a fold has the sources that its weights are for.
+        many = len(fitted.gold.take(fitted.evaluation_rows).calibration()[0]) >= FEWEST_ROWS
+        scores = teacher_scores(fitted.gold.take(rows), fitted.pool, fold, fitted.classes, as_votes=many)
         scores |= {name: (_log(gold[name][rows]), _log(probs)) for name, probs in pool.items()}
         on_gold, on_pool = zip(*scores.values(), strict=True)
         return cls(list(scores), torch.stack(on_gold), fitted.gold.y[rows], fold, [each.float() for each in on_pool])
@@ -253,7 +255,9 @@ class SourceScores:
         return torch.cat([opinion(torch.stack(part)).exp().float() for part in parts])
 
 
-def teacher_scores(gold: Gold, pool: Pool, fold: Tensor, classes: int) -> dict[str, tuple[Tensor, Tensor]]:
+def teacher_scores(
+    gold: Gold, pool: Pool, fold: Tensor, classes: int, *, as_votes: bool = True
+) -> dict[str, tuple[Tensor, Tensor]]:
     """The teacher as one or two sources: log-scores ``(n, C)`` of gold rows, cross-fitted, and ``(N, C)`` of the pool.
 
     Zero, i.e. uninformative, on rows without a label; no source at all where gold has too few of the teacher's labels.
@@ -261,7 +265,7 @@ def teacher_scores(gold: Gold, pool: Pool, fold: Tensor, classes: int) -> dict[s
     rows, on_gold = gold.calibration()
     teacher = pool.teacher
     assert teacher is not None
-    if on_gold is not None and teacher.answers().shape[1] > 1 and len(rows) >= FEWEST_ROWS:
+    if on_gold is not None and teacher.answers().shape[1] > 1 and as_votes:
         return {VOTES: _votes(on_gold.answers(), gold.y[rows], rows, fold, teacher, classes)}
     if on_gold is None or len(rows) < 2 * classes:
         return {}

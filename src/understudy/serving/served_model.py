@@ -162,7 +162,8 @@ class BatchWorker:
             # Whose row cannot be read fails alone.
             return [(jobs[0], error)] if len(jobs) == 1 else [each for job in jobs for each in self._answer([job])]
         self.rows, self.batches = self.rows + len(probs), self.batches + 1
-        self._seconds_per_row.append((time.perf_counter() - begun) / max(1, len(probs)))
+        if len(probs):  # no rows take no time, which says nothing of others
+            self._seconds_per_row.append((time.perf_counter() - begun) / len(probs))
         ends = list(accumulate(len(job.rows) for job in jobs))
         parts = zip(jobs, [0, *ends], ends, strict=False)
         return [(job, (served, probs[start:end], deferred[start:end])) for job, start, end in parts]

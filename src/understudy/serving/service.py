@@ -53,7 +53,10 @@ MOST_BYTES, MOST_ROWS = 16_000_000, 10_000
 STUDENT, TEACHER, BOTH = "student", "teacher", "student and teacher"
 STRANGER = "send the server's token as the API key (Authorization: Bearer), or open /open/TOKEN in a browser"
 # What a row that cannot be read raises; anything else is a bug.
-_BAD_ROW = (ValueError, TypeError, KeyError, OverflowError, OSError, AttributeError, RecursionError)
+_BAD_ROW = (
+    ValueError, TypeError, KeyError, OverflowError, OSError, AttributeError, RecursionError,
+    SyntaxError, EOFError,  # Pillow, of a broken image
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,8 @@ class Service:
 
     async def _predict(self, body: Mapping[str, Any]) -> Response:
         rows = [body["row"]] if "row" in body else body["rows"]
-        if not isinstance(rows, list | dict) or len(rows) > MOST_ROWS:
+        columns = [each for each in rows.values() if hasattr(each, "__len__")] if isinstance(rows, dict) else [rows]
+        if not isinstance(rows, list | dict) or any(len(each) > MOST_ROWS for each in columns):
             raise ValueError(f"'rows' is a list of at most {MOST_ROWS:,}")
         served, answers = await self.answers(self.worker.served.model.sent_rows(rows))
         return JSONResponse({"predictions": answers, "model": served.name, "version": served.version})
@@ -244,9 +248,11 @@ class Service:
         async with self._loading:
             try:
                 served = await asyncio.to_thread(self.settings.load)
-                if self.teacher is not None and served.model.classes != self.worker.served.model.classes:
-                    raise UnderstudyError(f"{self.settings.folder} has other classes now; start the server again")
-            except UnderstudyError as error:
+                known = [(each.model.classes, each.model.names, each.text) for each in (served, self.worker.served)]
+                if self.teacher is not None and known[0] != known[1]:  # its prompt has those of the start
+                    changed = "other classes or columns now"
+                    raise UnderstudyError(f"{self.settings.folder} has {changed}; start the server again")
+            except (UnderstudyError, OSError) as error:
                 complain(f"warning: not reloaded: {error}")
                 return str(error)
             self.worker.served = served

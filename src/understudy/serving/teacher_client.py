@@ -1,7 +1,7 @@
 """Deferred rows to an LLM, by the prompt, the budget, the retries and the ledger of ``us.ask``.
 
 The folder is one of ``us.ask`` (``llm/answer_folder.py``); a row's id is the fingerprint of its content. A row that was
-sent before, in this process or an earlier one, is not paid for again. A request that takes longer than its caller
+answered before, in this process or an earlier one, is not paid for again. A request that takes longer than its caller
 waits goes on: its answer serves the next request about the row.
 """
 
@@ -59,6 +59,7 @@ class TeacherClient:
         self._requester = Requester(self.plan, 0, self.folder, self.ledger, lambda: self._stopping)
 
     async def __aenter__(self) -> Self:
+        self._open.callback(self.folder.seal)  # after the journals have ended, while the folder is still ours
         for part in (self.ledger.journal, self._requester.journal, self._requester.endpoint):
             await self._open.enter_async_context(part)
         return self
@@ -68,7 +69,6 @@ class TeacherClient:
         if self._under_way:
             await asyncio.wait(self._under_way.values())
         await self._open.aclose()
-        self.folder.seal()
 
     async def label(self, row: Mapping[str, Any]) -> tuple[int, str]:
         """The class number; or −1 and why there is none."""
@@ -96,7 +96,8 @@ class TeacherClient:
             try:
                 if not await self._requester.ask(pending):
                     return FAILED
-            except (StopRequestsError, UnderstudyError) as stop:  # or its answer cannot be put on the disk
+            # Or its answer cannot be put on the disk; or the row holds half a surrogate pair, which cannot be sent.
+            except (StopRequestsError, UnderstudyError, UnicodeEncodeError) as stop:
                 return BUDGET if str(stop) == BUDGET else FAILED
             response = {"body": pending.response} if pending.response else {"status_code": 400}
             self._known[pin] = self._read({"custom_id": pin, "response": response})

@@ -16,10 +16,11 @@ import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from understudy.errors import UnderstudyError
@@ -89,7 +90,13 @@ class Access:
         if self.host in LOOPBACK:
             return False
         # Served to others: an address cannot be rebound, and the machine knows its own name.
-        return _is_address(name) or name in (socket.gethostname().lower(), socket.getfqdn().lower())
+        return _is_address(name) or name in _own_names()
+
+
+@cache
+def _own_names() -> tuple[str, str]:
+    """Asked once: the second may take the time of a name server's answer, during which nothing else is served."""
+    return socket.gethostname().lower(), socket.getfqdn().lower()
 
 
 def _is_address(name: str) -> bool:
@@ -175,10 +182,13 @@ class Guard:
 
 
 async def read_body(request: Request, most: int) -> bytes | None:
-    """None where it is longer than ``most``: the rest is not read."""
+    """None where it is longer than ``most``: the rest is not read. Empty where its client is gone."""
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > most:
-            return None
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > most:
+                return None
+    except ClientDisconnect:
+        return b""
     return bytes(body)
