@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from understudy.errors import UnderstudyError
-from understudy.inference.cascade import ABSTAIN, COMBINED, DEFERRAL, TEACHER, DeferralRule
+from understudy.inference.cascade import ABSTAIN, COMBINED, TEACHER, DeferralRule
 from understudy.maths.learn_then_test import fallback, simultaneous_band, tail
 from understudy.maths.proportions import Share, exact
 from understudy.store.arrow import Array
@@ -184,10 +184,6 @@ def defer(
         found.rule = run.rule = DeferralRule(chosen, found.answer, details)
         if run.path is not None:
             run.rule.save(run.path)
-    else:
-        run.rule = None
-        if run.path is not None:
-            (run.path / DEFERRAL).unlink(missing_ok=True)  # an earlier rule promises something else
     return found
 
 

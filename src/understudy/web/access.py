@@ -95,7 +95,7 @@ class Access:
 
 @cache
 def _own_names() -> tuple[str, str]:
-    """Asked once: the second may take the time of a name server's answer, during which nothing else is served."""
+    """Looked up once: the second may take the time of a name server's answer, during which nothing else is served."""
     return socket.gethostname().lower(), socket.getfqdn().lower()
 
 
