@@ -43,8 +43,8 @@ BEYOND = 0.99865
 NOTES = """\
 Columns: gold rows. Without a signal features and teacher say nothing about the class; with a weak one the best student
 of two classes knows 66%, with a strong one 92%. Confusions are listed where gold has one, the larger direction of a
-pair first, and so are larger than they are. Cross-validated figures are of students with fewer gold rows than the one
-that is handed over, and slightly low. Cells of fewer than 20 sets are left out (–)."""
+pair first, so they look larger. Cross-validated figures are of students with fewer gold rows than the one
+that is handed over, and slightly low."""
 
 
 class Job(NamedTuple):
