@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from understudy.cli import app, main
 from understudy.errors import UnderstudyError
+from understudy.training import distributed
 from understudy.training.session import Session
 
 from ..three_blobs import CLASSES, labels, points
@@ -81,7 +83,13 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.usefixtures("alone")
 def test_an_error_is_printed_once(command: list[str], tmp_path: Path) -> None:
     log = tmp_path / "log"
-    codes = started([*command, "--select", "nowhere.npz", "--out", str(tmp_path / "run")], log)
+
+    def is_slow(rank: int) -> None:
+        """Process 1 looks whether the error has been printed when process 0, which knows, would have ended."""
+        said = distributed.last_words
+        distributed.last_words = lambda error: (time.sleep(rank), said(error))[1]  # type: ignore[attr-defined]
+
+    codes = started([*command, "--select", "nowhere.npz", "--out", str(tmp_path / "run")], log, first=is_slow)
     assert codes == [2, 2] and log.read_text().count("error:") == 1 and "nowhere.npz" in log.read_text()
     assert not (tmp_path / "run").exists()
 

@@ -26,6 +26,7 @@ travel forwards and their gradients backwards: two messages a layer each way.
 import os
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -46,6 +47,8 @@ from understudy.store.fingerprints import fingerprint
 from understudy.training.processes import Processes
 
 _PRINTED = "understudy has printed the error"
+#: Seconds.
+NOTICED_WITHIN = 10.0
 Result = TypeVar("Result")
 
 
@@ -247,8 +250,19 @@ def process_group() -> Iterator[None]:
     try:
         with joined(), _one_error(store):
             yield
+    except SystemExit:
+        if rank == 0:  # it holds the store, which tells the others that the error has been printed
+            _wait_for_others(store, size)
+        raise
     finally:
         dist.destroy_process_group()
+
+
+def _wait_for_others(store: Any, size: int) -> None:
+    """Until each has noticed the error; not for long, as one may have been killed."""
+    end = time.monotonic() + NOTICED_WITHIN
+    while store.add(_PRINTED, 0) < size and time.monotonic() < end:
+        time.sleep(0.02)
 
 
 @contextmanager
