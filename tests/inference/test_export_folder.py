@@ -1,6 +1,7 @@
 """An exported folder predicts raw rows as the run does, in a Python that has neither torch nor this package."""
 
 import csv
+import io
 import json
 import math
 import subprocess
@@ -157,6 +158,26 @@ def test_images(tmp_path: Path) -> None:
     expected = predict(student, featuriser(arrays, where="rows", folder=tmp_path))
     np.testing.assert_allclose(model.predict_proba(paths["photo"]), expected, atol=1e-5)
     assert model.classes == ["0", "1"]
+
+
+@pytest.mark.torture
+def test_an_encoder_of_images(tmp_path: Path) -> None:
+    pillow, transformers = pytest.importorskip("PIL.Image"), pytest.importorskip("transformers")
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = transformers.ViTConfig(**sizes, image_size=128, patch_size=64)
+        transformers.ViTModel(config, add_pooling_layer=False).save_pretrained(tmp_path / "vit")
+    contents = []
+    for number, mode in enumerate(("RGB", "L", "RGB")):
+        file = io.BytesIO()
+        pillow.effect_noise((140 + number, 90), 60).convert(mode).save(file, "PNG")
+        contents.append(file.getvalue())
+    run = a_run(tmp_path / "run", {"photo": contents}, FeatureOptions(image="photo", encoder=str(tmp_path / "vit")))
+    model = standalone.Model(export(run, tmp_path / "model"))
+    np.testing.assert_allclose(model.predict_proba(contents), run.config["expected"], atol=1e-5)
+    assert "pillow" in (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    assert "image-classification" in (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.torture

@@ -7,6 +7,7 @@
     model/deferral.json, combination.safetensors    student and teacher together, for ``understudy serve``
     model/model.onnx                        the student: features in, class probabilities out
     model/encoder.onnx, tokenizer.json      where an encoder, or the student itself, reads texts
+    model/image_encoder.onnx                where an encoder reads images
     model/README.md, Dockerfile             how to use and to serve it
 
 Before the folder appears, its ``predict.py`` is run on some rows and compared with the run itself.
@@ -60,6 +61,18 @@ class Vectors(nn.Module):
         return self.pool(states, inputs[1])
 
 
+class ImageVectors(nn.Module):
+    """Images in, a vector per image out."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = copy.deepcopy(net).to("cpu", memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        vectors: Tensor = self.net(inputs[0])
+        return vectors
+
+
 def export_folder(run: Run, folder: Path, *, rows: Mapping[str, Sequence[Any]] | None = None) -> Path:
     """``rows``: columns of real rows to check the folder with; made-up ones if None."""
     student, theirs = copy.deepcopy(run.student).cpu().eval(), run.config.get("columns") or {}
@@ -111,9 +124,9 @@ def _describe(part: Part, student: nn.Module, folder: Path) -> dict[str, Any]:
     values, arrays = part.learned()
     described = {"kind": part.kind, **values, **{name: array.tolist() for name, array in arrays.items()}}
     if isinstance(part, EncodedImages):
-        raise UnderstudyError(
-            "images by an encoder cannot be exported as a folder; train with --small, or export .onnx"
-        )
+        size, net = (part.side, part.side), ImageVectors(part.loaded.net).eval()
+        (folder / "image_encoder.onnx").write_bytes(onnx_bytes(net, (torch.zeros(2, 3, *size),), {}, names=("x",)))
+        return {"kind": part.kind, "name": part.name, "size": size, "mode": "RGB", "net": "image_encoder.onnx"}
     if isinstance(part, Encoded):
         tokenizer, _, limit = part.loaded.transformer
         (folder / "encoder.onnx").write_bytes(
@@ -121,6 +134,7 @@ def _describe(part: Part, student: nn.Module, folder: Path) -> dict[str, Any]:
         )
         layout = part.loaded.layout
         described = {"kind": part.kind, "name": part.name, "prompt": layout.prompt, "lower": layout.lower}
+        described |= {"net": "encoder.onnx"}
     elif isinstance(part, Texts):
         reader = reader_of(student)
         tokenizer, limit = reader.tokenizer, reader.max_tokens
@@ -159,11 +173,12 @@ def _write_texts(folder: Path, run: Run, featuriser: Featuriser, classes: Sequen
     tokenizers = (folder / "tokenizer.json").exists() and not isinstance(
         standalone.tokenizer(folder / "tokenizer.json", 8), standalone.WordPiece
     )
-    needs = ["numpy", "onnxruntime", *(["pillow"] if "image" in kinds else []), *(["tokenizers"] if tokenizers else [])]
+    images = bool(kinds & {"image", "image encoder"})
+    needs = ["numpy", "onnxruntime", *(["pillow"] if images else []), *(["tokenizers"] if tokenizers else [])]
     theirs = run.config.get("columns") or {}
     known = {
         "needs": needs, "names": [theirs.get(name, name) for name in featuriser.names], "classes": classes,
-        "config": run.config, "run": run, "kinds": kinds, "reads_texts": bool(kinds & {"tfidf", "encoder", "texts"}),
+        "config": run.config, "run": run, "images": images, "reads_texts": bool(kinds & {"tfidf", "encoder", "texts"}),
     }  # fmt: skip
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("understudy.inference", "."), trim_blocks=True, keep_trailing_newline=True,
@@ -190,7 +205,9 @@ def _made_up(featuriser: Featuriser) -> dict[str, list[Any]]:
         elif isinstance(part, Tfidf):
             columns[part.name] = [f"{text} {' '.join(rng.choice(part.terms, 9))}" for text in TEXTS]
         elif isinstance(part, Images):
-            columns[part.name] = [_image(part, rng) for _ in range(rows)]
+            columns[part.name] = [_image(part.size, part.mode, rng) for _ in range(rows)]
+        elif isinstance(part, EncodedImages):
+            columns[part.name] = [_image((part.side, part.side), "RGB", rng) for _ in range(rows)]
         else:
             columns[part.names[0]] = list(TEXTS)
     for name, kind in featuriser.types.items():
@@ -203,12 +220,12 @@ def _made_up(featuriser: Featuriser) -> dict[str, list[Any]]:
     return {name: columns[name] for name in featuriser.names}
 
 
-def _image(part: Images, rng: np.random.Generator) -> bytes:
+def _image(size: tuple[int, int], mode: str, rng: np.random.Generator) -> bytes:
     from PIL import Image
 
-    height, width = part.size
+    height, width = size
     content = io.BytesIO()
-    shape = (height + 3, width + 5) if part.mode == "L" else (height + 3, width + 5, 3)
+    shape = (height + 3, width + 5) if mode == "L" else (height + 3, width + 5, 3)
     Image.fromarray(rng.integers(0, 256, shape).astype(np.uint8)).save(content, "PNG")
     return content.getvalue()
 

@@ -126,6 +126,7 @@ class FeaturePart:
 
     def __init__(self, part: dict[str, Any], model: Model) -> None:
         self.part, self.names = part, [part["name"]] if "name" in part else list(part.get("names", ()))
+        self.encoder = model.session(part["net"]) if "net" in part else None
 
     def texts(self, columns: Columns) -> list[str]:
         texts = list(columns[self.names[0]])
@@ -210,7 +211,7 @@ class TfidfPart(FeaturePart):
 
 
 class ImagePart(FeaturePart):
-    """Paths or bytes of image files; this part needs Pillow."""
+    """Paths or bytes of image files, as pixels or as vectors of an encoder; this part needs Pillow."""
 
     def __call__(self, columns: Columns) -> Any:
         from PIL import Image, ImageOps
@@ -224,11 +225,11 @@ class ImagePart(FeaturePart):
                 upright = upright.convert(grey).convert(self.part["mode"])
                 upright = upright.resize((width, height), Image.Resampling.BILINEAR)
                 pixels.append(np.asarray(upright, np.float32).reshape(height, width, -1).transpose(2, 0, 1) / 255)
-        return np.stack(pixels)
+        return np.stack(pixels) if self.encoder is None else first_output(self.encoder, {"x": np.stack(pixels)})
 
 
 class TokenPart(FeaturePart):
-    """Texts as token numbers, padded to the longest of a batch, for a net that reads texts."""
+    """Texts as vectors of an encoder; or as token numbers, padded to the longest, for a net that reads texts."""
 
     def __init__(self, part: dict[str, Any], model: Model) -> None:
         super().__init__(part, model)
@@ -241,23 +242,13 @@ class TokenPart(FeaturePart):
         mask = np.arange(max(2, *map(len, found))) < np.array(list(map(len, found)))[:, None]
         ids = np.full(mask.shape, self.part["pad"], np.int64)
         ids[mask] = np.concatenate(found)
-        return {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
-
-
-class EncoderPart(TokenPart):
-    """A vector per text, by the encoder."""
-
-    def __init__(self, part: dict[str, Any], model: Model) -> None:
-        super().__init__(part, model)
-        self.net = model.session("encoder.onnx")
-
-    def __call__(self, columns: Columns) -> Any:
-        return first_output(self.net, super().__call__(columns))
+        tokens = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
+        return tokens if self.encoder is None else first_output(self.encoder, tokens)
 
 
 PARTS = {
     "array": ArrayPart, "numbers": NumberPart, "categories": CategoryPart, "tfidf": TfidfPart, "image": ImagePart,
-    "texts": TokenPart, "encoder": EncoderPart,
+    "texts": TokenPart, "encoder": TokenPart, "image encoder": ImagePart,
 }  # fmt: skip
 
 
