@@ -35,7 +35,7 @@ import understudy as us
 from experiments.data import data_file
 from experiments.encoder_default import majority
 from experiments.table import markdown, percent, publish
-from understudy.auditing.deferral import Candidates
+from understudy.auditing.deferral import AnsweredRows, Candidates
 from understudy.inference.cascade import COMBINED, TEACHER, Cascade, DeferralRule
 from understudy.maths.temperature import fit_temperature
 from understudy.store.checked_folder import Jobs
@@ -168,10 +168,8 @@ def draw_cell(name: str, seed: int) -> dict[str, Any]:
     temperature = fit_temperature(scores, truth)
     teacher = us.Hard(said[gold], classes=len(classes))
     held_out = HeldOutRows.of(scores, us.Gold(torch.zeros(size, 1), truth, teacher=teacher), temperature)
-    assert held_out.combined is not None
-    probs, mine = held_out.probs.double().numpy(), y[gold]
-    asked = held_out.combined.numpy().argmax(1) if held_out.combination is not None else said[gold]
-    own = Candidates(1 - probs.max(1), probs.argmax(1) == mine, asked == mine)
+    rows = AnsweredRows.of(held_out, abstain=False)
+    own = rows.candidates(next(iter(rows.if_deferred)))
     final = torch.from_numpy(logits(name, gold, rest) / temperature).softmax(1).numpy()
     cascade = Cascade(held_out.combination, DeferralRule([-1.0], TEACHER))
     answers = cascade.combine(final, said[rest]).argmax(1) == y[rest]

@@ -1,11 +1,11 @@
-"""``inference/combination.py``: beside a fit by scipy in float64, and what the pool's counts bring."""
+"""``inference/combination.py``: beside a fit by scipy in float64, what a row's own fit has seen, the pool's counts."""
 
 import numpy as np
 import torch
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from understudy.inference.combination import fit_combination
+from understudy.inference.combination import PoolCounts, fit_combination
 from understudy.maths.opinion_pool import fit_scalar_pool
 from understudy.maths.source_confusion import STRENGTHS, cross_likelihood, deal_folds, fit_sources
 
@@ -31,7 +31,7 @@ def test_confusions_are_counts_shrunk_towards_the_pools() -> None:
 
 def test_weights_and_biases_are_those_of_scipy() -> None:
     probs, said, y = made(240, 3)
-    fit, _ = fit_combination(probs, said, y)
+    fit = fit_combination(probs.log(), said, y).combination
     labels = y.numpy()
 
     def solve(strength: float) -> tuple[float, np.ndarray]:
@@ -61,7 +61,7 @@ def test_held_out_rows_do_not_see_their_own_truth() -> None:
     rng = np.random.default_rng(0)
     probs = torch.from_numpy(rng.dirichlet(np.ones(8), 200))
     said, y = (torch.from_numpy(rng.integers(8, size=200)) for _ in range(2))
-    fit, held_out = fit_combination(probs, said, y)
+    fit, _, held_out, _ = fit_combination(probs.log(), said, y)
     loss = -held_out.log().gather(1, y.unsqueeze(1)).mean()
     assert loss > np.log(8) - 0.02
     scores = torch.stack([torch.from_numpy(fit.log_likelihood.T)[said], probs.clamp(min=1e-4).log()])
@@ -78,7 +78,7 @@ def test_soft_labels_count_as_labels_and_as_probabilities() -> None:
     soft = soft + (1 - soft.sum(1, keepdim=True)) / 3
     losses = []
     for teacher in (label, soft):
-        fit, held_out = fit_combination(probs, teacher, y)
+        fit, _, held_out, _ = fit_combination(probs.log(), teacher, y)
         losses.append(float(-held_out.log().gather(1, y.unsqueeze(1)).mean()))
     assert len(fit.weights) == 3 and losses[1] < losses[0]
 
@@ -90,7 +90,31 @@ def test_the_pools_counts_help_where_gold_is_thin() -> None:
     counts = torch.zeros(classes, classes, dtype=torch.float64)
     counts.index_put_((truth, more), torch.ones(8000).double(), accumulate=True)
     losses = [
-        float(-fit_combination(probs, said, y, pool=pool)[1].log().gather(1, y.unsqueeze(1)).mean())
-        for pool in (None, counts)
+        float(-fit_combination(probs.log(), said, y, pool=pool).unseen.log().gather(1, y.unsqueeze(1)).mean())
+        for pool in (None, PoolCounts(counts))
     ]
     assert losses[1] < losses[0]
+
+
+def test_a_folds_rows_have_no_part_in_their_answers_or_in_the_choice_to_combine() -> None:
+    """Whatever their truth is: the other folds fit, choose, and have the pool's counts without this fold."""
+    probs, said, y = made(90, 3, seed=5)
+    fold, counts = torch.arange(90) % 3, 20 * torch.rand(3, 3, 3, generator=torch.Generator().manual_seed(0)).double()
+    mine, found = fold == 1, []
+    for truth in (y, torch.where(mine, (said + 2) % 3, y)):
+        without = torch.stack(
+            [each if number == 1 else each + float(truth.sum()) for number, each in enumerate(counts)]
+        )
+        pool = PoolCounts(counts.sum(0) + float(truth.sum()), without, fold, truth).of(truth, torch.arange(90))
+        found.append(fit_combination(probs.log(), said, truth, pool=pool))
+    for name in ("unseen", "helps"):
+        before, after = (getattr(each, name) for each in found)
+        assert before[mine].equal(after[mine])
+    assert not found[0].unseen[~mine].equal(found[1].unseen[~mine]) and found[0].better and not found[1].better
+
+
+def test_test_rows_are_in_no_fold_of_gold() -> None:
+    counts, y = torch.rand(3, 2, 2), torch.tensor([0, 1, 1])
+    pool, rows = PoolCounts(counts.sum(0), counts, torch.tensor([0, 1, 2]), y), torch.tensor([0, 2])
+    assert pool.of(y, rows).fold.tolist() == [0, 2] and pool.of(y, rows).without(2).equal(counts[2])
+    assert pool.of(1 - y, rows).fold is None and pool.of(1 - y, rows).without(2).equal(counts.sum(0))

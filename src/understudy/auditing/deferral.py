@@ -5,11 +5,11 @@
     found = us.defer("runs/first", budget=0.2)                  # the best with at most 20% of the rows deferred
 
 Rows are deferred where the student's confidence is low. The candidates are thresholds between "defer everything" and
-"defer nothing", at shares of the rows that the run was measured on; each row is predicted by a student, and combined
-with the teacher's label by a fit, that never saw it. ``maths/learn_then_test.py`` says which candidates reach the
-target; the one that defers least is taken. The promise is about the students of the folds, each trained without a part
-of gold; the run's own student has seen all of it. Rows chosen by active learning do not count, nor do rows without a
-teacher's label. A new row must come from where gold came from.
+"defer nothing", at shares of the rows that the run was measured on. Each row is predicted by a student, and combined
+with the teacher's label by a fit, that never saw it; nor did the choice whether to combine. Which candidates reach the
+target is the test of ``maths/learn_then_test.py``; the one that defers least is taken. The promise is about the
+students and fits of the folds, each made without a part of gold; the run's own have seen all of it. Rows chosen by
+active learning do not count, nor do rows without a teacher's label. A new row must come from where gold came from.
 
 With ``budget``, or ``price`` and ``error_cost``, the candidate with the fewest errors (the least cost) is taken, and
 what it reaches is the lower end of a band that holds for all candidates at once. ``abstain``: there is no teacher;
@@ -201,14 +201,18 @@ class AnsweredRows(NamedTuple):
     def of(cls, unseen: HeldOutRows, *, abstain: bool) -> "AnsweredRows":
         rows, classes = np.arange(len(unseen.y)), {}
         if not abstain:
-            if unseen.teacher is None or unseen.combined is None:
+            if unseen.teacher is None or unseen.combined is None or unseen.helps is None:
                 cure = "give them (20 or more), or use --abstain"
                 raise UnderstudyError(f"gold has no labels of the teacher, to see what asking it brings; {cure}")
             rows = unseen.with_teacher.numpy()
             classes = {COMBINED: unseen.combined.argmax(1), TEACHER: teacher_classes(unseen.teacher)}
+            answer = TEACHER if unseen.combination is None else COMBINED
+            # What answers is chosen on gold too: a row's answer here is what the rows of other folds choose.
+            classes = {answer: classes[COMBINED].where(unseen.helps, classes[TEACHER])} | {
+                name: each for name, each in classes.items() if name != answer
+            }
         probs, y = unseen.probs.numpy()[rows], unseen.y.numpy()[rows]
-        order = reversed(classes) if unseen.combination is None else classes
-        if_deferred: dict[str, Array | None] = {name: classes[name].numpy()[rows] == y for name in order}
+        if_deferred: dict[str, Array | None] = {name: each.numpy()[rows] == y for name, each in classes.items()}
         predicted = probs.argmax(1)
         return cls(predicted, 1 - probs.max(1).astype(np.float64), predicted == y, if_deferred or {ABSTAIN: None})
 

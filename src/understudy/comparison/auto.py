@@ -29,6 +29,8 @@ from understudy.comparison.cells import shared_settings, train_method
 from understudy.comparison.comparison_options import AutoOptions, take_options
 from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled, weighed
 from understudy.errors import UnderstudyError, warn
+from understudy.inference.combination import PoolCounts
+from understudy.labels.forms import Soft
 from understudy.maths.metric_scores import ACCURACY, as_logits, row_scores
 from understudy.maths.temperature import cross_tempered
 from understudy.methods import METHODS
@@ -37,7 +39,7 @@ from understudy.objective import Objective
 from understudy.parallel.executors import Executor, executor_for
 from understudy.reconciling.base_models import BaseModel, TrainedModel, vector_models
 from understudy.reconciling.cross_fitting import CrossFit, OutOfFold
-from understudy.reconciling.label_sources import ReconciledPool, cross_validate_student, reconciled_pool
+from understudy.reconciling.label_sources import ReconciledPool, cross_validate_student, labels_by_fold, reconciled_pool
 from understudy.reconciling.relabel import Reconcile
 from understudy.reconciling.views import View, joint_predictions, mark_views
 from understudy.store.files import locked, read_json
@@ -71,6 +73,8 @@ class Pilot:
     folder: Path | None = None
     #: Of each candidate's students of the folds (``maths.proportions.cross_validated``).
     disagreement: dict[str, float] = field(default_factory=dict)
+    #: None without reconciled labels or without a teacher's.
+    pool_counts: PoolCounts | None = None
 
     @property
     def gold(self) -> Gold:
@@ -86,11 +90,22 @@ class Pilot:
         """The predictions of gold by every candidate. ``sources``: what the ``labels`` are reconciled from."""
         predictions = {name: probs for name, probs in found.gold.items() if name in self.objectives}
         if labels is not None:
-            students = cross_validate_student(self.base_models, sources, labels.opinions, executor, progress=progress)
+            by_fold = labels_by_fold(self.base_models, sources, labels.opinions)
+            self.pool_counts = self._count(labels, by_fold)
+            students = cross_validate_student(self.base_models, by_fold, executor, progress=progress)
             predictions[RECONCILED] = students.gold[RECONCILED]
             self.disagreement[RECONCILED] = students.disagreement(RECONCILED)
         self.disagreement |= {name: found.disagreement(name) for name in self.objectives if name in found.by_fold}
         return predictions
+
+    def _count(self, reconciled: Pool, by_fold: Sequence[Tensor]) -> PoolCounts | None:
+        teacher, fitted = self.view.pool.teacher, self.base_models
+        if reconciled.teacher is None or teacher is None or teacher.needs_gold:
+            return None
+        labels = reconciled.teacher, *map(Soft, by_fold)
+        every, *without = (reconciled_counts(each, teacher, fitted.classes) for each in labels)
+        rows = fitted.evaluation_rows
+        return PoolCounts(every, torch.stack(without), fitted.gold_fold[rows], self.gold.y[rows])
 
     @cached_property
     def base_models(self) -> CrossFit:
@@ -273,7 +288,7 @@ def _decided(
         measured |= measure_classes(cross_tempered(as_logits(nested), y), y, pilot.disagreement[choice])
         measured[HELD_OUT] = {
             "logits": as_logits(nested), "rows": (pilot.base_models.gold_fold >= 0).nonzero().squeeze(1),
-            "pool": _pool_counts(pilot.view.pool, relabel.labels, nested.shape[1]),
+            "pool": pilot.pool_counts,
         }  # fmt: skip
     calibration = None
     if choice in predictions:
@@ -291,12 +306,6 @@ def _decided(
         "sources": [] if relabel.labels is None else _table(relabel.labels.sources, "probs"),
         "settings": {} if folder is None else _settings(pilots),
     }  # fmt: skip
-
-
-def _pool_counts(pool: Pool, reconciled: Pool | None, classes: int) -> Tensor | None:
-    if reconciled is None or reconciled.teacher is None or pool.teacher is None or pool.teacher.needs_gold:
-        return None
-    return reconciled_counts(reconciled.teacher, pool.teacher, classes)
 
 
 def nested_predictions(

@@ -1,12 +1,15 @@
 """Student and teacher combined (``cascade.py`` has the formula), fitted on gold rows that did not train the student.
 
-b and a are those of an opinion pool (``maths/opinion_pool.py``). P(label | y) are gold counts shrunk towards ``pool``
+b and a are those of an opinion pool (``maths/opinion_pool.py``). P(label | y) are gold counts shrunk towards a pool's
 (rows by reconciled class and teacher's label: with 77 classes gold alone is too thin), with the strength m of least
-log-loss at b = 1 and a = 0. All is cross-fitted: each row has a q by a fit that never saw it, and within a fit b and a
-see likelihoods that were counted on other rows.
+log-loss at b = 1 and a = 0. All is cross-fitted: each row has a q by a fit that never saw it, nor did the pool's
+counts, nor the choice whether to combine at all; and within a fit b and a see likelihoods that were counted on others.
 
-    combination, held_out = fit_combination(probs, labels, y, pool=counts)    # labels (n,) or (n, C), counts (C, C)
+    found = fit_combination(logits, labels, y, temperature=1.2, pool=counts)          # labels (n,) or (n, C)
+    found.combination, found.better, found.unseen, found.helps
 """
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,19 +18,69 @@ from torch.nn.functional import nll_loss
 from understudy.inference.cascade import LEAST, Combination
 from understudy.maths.opinion_pool import fit_scalar_pool
 from understudy.maths.source_confusion import STRENGTHS, cross_likelihood, deal_folds, fit_sources, random_folds
+from understudy.maths.temperature import cross_tempered
+
+
+class PoolCounts(NamedTuple):
+    """Rows of a pool by reconciled class and teacher's label."""
+
+    #: ``(C, C)``, by labels reconciled on all of gold.
+    every: Tensor
+    #: ``(K, C, C)``, by labels reconciled without each fold of gold; the fold of each gold row, and its class.
+    by_fold: Tensor | None = None
+    fold: Tensor | None = None
+    y: Tensor | None = None
+
+    def of(self, y: Tensor, rows: Tensor) -> "PoolCounts":
+        """For these ``rows`` of a set with the classes ``y``. Test rows are in no fold: no label was fitted to them."""
+        if self.fold is None or self.y is None or not torch.equal(self.y, y):
+            return PoolCounts(self.every)
+        return self._replace(fold=self.fold[rows], y=y[rows])
+
+    def without(self, number: int) -> Tensor:
+        return self.every if self.by_fold is None else self.by_fold[number]
+
+
+class FittedCombination(NamedTuple):
+    #: To all rows.
+    combination: Combination
+    #: Whether its log-loss, cross-fitted, is below the student's, and its accuracy is not.
+    better: bool
+    #: q ``(n, C)`` of each row, by a fit without its fold.
+    unseen: Tensor
+    #: ``(n,)`` bool: whether it is better, as the rows of the other folds tell.
+    helps: Tensor
 
 
 def fit_combination(
-    probs: Tensor, teacher: Tensor, y: Tensor, *, pool: Tensor | None = None
-) -> tuple[Combination, Tensor]:
-    """And q ``(n, C)`` of each row by a fit without its fold. ``probs``: of a student that these rows did not train;
-    ``teacher``: labels ``(n,)`` or probabilities ``(n, C)``."""
-    fold, held_out = random_folds(len(y)), torch.empty(probs.shape, dtype=torch.float64)
+    logits: Tensor, teacher: Tensor, y: Tensor, *, temperature: float = 1.0, pool: PoolCounts | None = None
+) -> FittedCombination:
+    """``logits``: by a student not trained on these rows; ``teacher``: labels ``(n,)`` or probabilities ``(n, C)``."""
+    fold = random_folds(len(y)) if pool is None or pool.fold is None else pool.fold
+    probs, helps = (logits.double() / temperature).softmax(1), torch.zeros(len(y), dtype=torch.bool)
+    unseen = torch.empty_like(probs)
     for number in fold.unique().tolist():
-        mine = fold == number
-        fitted = _fit(probs[~mine], teacher[~mine], y[~mine], pool)
-        held_out[mine] = torch.from_numpy(fitted(probs[mine].numpy(), teacher[mine].numpy()))
-    return _fit(probs, teacher, y, pool), held_out
+        mine, counts = fold == number, None if pool is None else pool.without(number)
+        others = probs[~mine], teacher[~mine], y[~mine]
+        unseen[mine] = _apply(_fit(*others, counts), probs[mine], teacher[mine])
+        inner, among = random_folds(len(others[2])), torch.empty_like(others[0])
+        for part in inner.unique().tolist():
+            out = inner == part
+            among[out] = _apply(_fit(*(each[~out] for each in others), counts), others[0][out], others[1][out])
+        helps[mine] = _better(among, logits[~mine], others[2])
+    every = _fit(probs, teacher, y, None if pool is None else pool.every)
+    return FittedCombination(every, _better(unseen, logits, y), unseen, helps)
+
+
+def _better(combined: Tensor, logits: Tensor, y: Tensor) -> bool:
+    both = combined, cross_tempered(logits, y)
+    losses = [float(nll_loss(each.clamp(min=1e-12).log(), y)) for each in both]
+    correct = [int((each.argmax(1) == y).sum()) for each in both]
+    return losses[0] < losses[1] and correct[0] >= correct[1]
+
+
+def _apply(combination: Combination, probs: Tensor, teacher: Tensor) -> Tensor:
+    return torch.from_numpy(combination(probs.numpy(), teacher.numpy()))
 
 
 def _fit(probs: Tensor, teacher: Tensor, y: Tensor, pool: Tensor | None) -> Combination:

@@ -196,10 +196,9 @@ def _scores_without(fitted: CrossFit, predictions: OutOfFold, number: int) -> "S
 
 
 def cross_validate_student(
-    fitted: CrossFit, predictions: OutOfFold, opinions: Sequence[OpinionPool], executor: Any, *, progress: bool = False
+    fitted: CrossFit, labels: list[Tensor], executor: Any, *, progress: bool = False
 ) -> OutOfFold:
     """Out-of-fold predictions by "reconciled": students trained on ``labels_by_fold``."""
-    labels = labels_by_fold(fitted, predictions, opinions)
     model = RelabelledModel(Objective(name="vanilla"), labels, default_c(fitted.pool))
     folder = None if fitted.folder is None else fitted.folder / "reconciled"
     students = replace(fitted, base_models={"reconciled": model}, folder=folder, needed=("reconciled",))

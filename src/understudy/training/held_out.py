@@ -1,7 +1,8 @@
 """The rows that a run is measured on: what its students say of rows that they were not trained on, the truth, and the
 teacher's labels. Student and teacher are combined on these, and ``us.defer`` chooses its threshold by them.
 
-    rows = HeldOutRows.of(logits, gold, temperature, pool=reconciled_counts(reconciled.teacher, pool.teacher, classes))
+    counts = PoolCounts(reconciled_counts(reconciled.teacher, pool.teacher, classes))
+    rows = HeldOutRows.of(logits, gold, temperature, pool=counts)
     rows.combination, rows.combined                  # None where gold does not say that it helps; q (n, C)
 """
 
@@ -9,15 +10,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import nll_loss
 
 from understudy.data.checks import CHUNK
 from understudy.data.examples import Gold
 from understudy.inference.cascade import Combination
-from understudy.inference.combination import fit_combination
+from understudy.inference.combination import PoolCounts, fit_combination
 from understudy.labels.base import Labels
 from understudy.maths.proportions import Share, exact
-from understudy.maths.temperature import cross_tempered
 
 # Of rows with a teacher's label, to fit two weights, biases and confusions on.
 LEAST_ROWS = 20
@@ -32,28 +31,26 @@ class HeldOutRows:
     teacher: Tensor | None = None
     #: q ``(n, C)``, each row by a combination fitted without it; the student's where there is no teacher's label.
     combined: Tensor | None = None
-    #: Where its log-loss on these rows, cross-fitted, is below the student's, and its accuracy is not.
+    #: ``(n,)`` bool: whether q, not the teacher's label alone, would answer a deferred row, chosen without it.
+    helps: Tensor | None = None
+    #: None where it does not help.
     combination: Combination | None = None
 
     @classmethod
-    def of(cls, logits: Tensor, gold: Gold, temperature: float, *, pool: Tensor | None = None) -> "HeldOutRows":
-        """``logits``: of the rows of ``gold``; ``pool``: rows by reconciled class and teacher's label, ``(C, C)``."""
+    def of(cls, logits: Tensor, gold: Gold, temperature: float, *, pool: PoolCounts | None = None) -> "HeldOutRows":
+        """``logits``: of the rows of ``gold``."""
         probs = (logits.double() / temperature).softmax(1)
         rows, labels = gold.calibration()
-        teacher = None
-        if labels is not None and len(rows) >= LEAST_ROWS and labels.answers().shape[1] == 1 and not labels.needs_gold:
-            known = teacher_tensor(labels, probs.shape[1])
-            teacher = known.new_full((len(probs), *known.shape[1:]), -1 if known.dim() == 1 else torch.nan)
-            teacher[rows] = known
-        if teacher is None:
+        if labels is None or len(rows) < LEAST_ROWS or labels.answers().shape[1] > 1 or labels.needs_gold:
             return cls(probs.float(), gold.y)
-        truth, combined = gold.y[rows], probs.clone()
-        combination, combined[rows] = fit_combination(probs[rows], teacher[rows], truth, pool=pool)
-        both = (combined[rows], cross_tempered(logits[rows], truth))
-        correct = [int((each.argmax(1) == truth).sum()) for each in both]
-        losses = [float(nll_loss(each.clamp(min=1e-12).log(), truth)) for each in both]
-        helps = losses[0] < losses[1] and correct[0] >= correct[1]
-        return cls(probs.float(), gold.y, teacher, combined.float(), combination if helps else None)
+        known = teacher_tensor(labels, probs.shape[1])
+        teacher = known.new_full((len(probs), *known.shape[1:]), -1 if known.dim() == 1 else torch.nan)
+        teacher[rows], combined, helps = known, probs.clone(), torch.zeros(len(probs), dtype=torch.bool)
+        counts = None if pool is None else pool.of(gold.y, rows)
+        found = fit_combination(logits[rows], known, gold.y[rows], temperature=temperature, pool=counts)
+        combined[rows], helps[rows] = found.unseen, found.helps
+        combination = found.combination if found.better else None
+        return cls(probs.float(), gold.y, teacher, combined.float(), helps, combination)
 
     @property
     def with_teacher(self) -> Tensor:
