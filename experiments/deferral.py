@@ -13,8 +13,8 @@ training's is, so that a draw takes under a second. For each draw and target, wh
 rows left is below it: with the threshold of ``us.defer``, and with the plain one that defers least among those whose
 accuracy on the same gold reaches the target. TREC's teacher is the majority of 68 rules.
 
-    Expected: the plain threshold breaks the target in a third to a half of the draws, us.defer in fewer than 5%. Ten
-    minutes of one core; the runs three minutes per seed and set. A finished cell is kept (``--work``).
+    Expected: the plain threshold breaks the target in a third to a half of the draws, us.defer in fewer than 5%. A
+    quarter of an hour of one core; the runs three minutes per seed and set. A finished cell is kept (``--work``).
 """
 
 import argparse
@@ -205,7 +205,7 @@ def promises_table(jobs: Jobs, keys: list[tuple[str, int]]) -> str:
             alone, best = (100 * mean(cell[each] for cell in cells) for each in ("student", "best"))
             lines.append([name, f"{size}", f"{alone:.1f} / {best:.1f}", f"{100 * target:.0f}", *texts, asked])
     header = ["set", "gold", "student / best", "target", "rules", "broken", "deferred", "plain rules", "broken"]
-    return markdown([*header, "deferred", "oracle defers"], lines)
+    return markdown([*header, "deferred", "oracle defers (draws)"], lines)
 
 
 def main() -> None:

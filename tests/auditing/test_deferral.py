@@ -23,11 +23,24 @@ def test_threshold_by_hand() -> None:
     found = Candidates(scores, student, teacher)
     assert found.share[0] == 1 and found.share[-1] == 0 and (np.diff(found.share) < 0).all()
     chosen = int(found.promising(0.9, 0.1)[-1])
-    # Deferring 40 leaves 1 wrong row, 38: 3, 36: 5, 34: 7. P(Bin(100, 0.9) ≥ 95) = 0.058, ≥ 93: 0.21; below a share of
-    # 0.5 the parts of δ that have come together are 5/6: 0.083.
+    # Deferring 40 leaves 1 wrong row, 38: 3, 36: 5, 34: 7. P(Bin(100, 0.9) ≥ 95) = 0.058, ≥ 93: 0.21.
     assert found.share[chosen] == pytest.approx(0.36) and found.hits[chosen] == 95
-    # At δ 0.05 they are 0.042: enough for 97 hits (0.0078), not for 95.
+    # At δ 0.05 it is enough for 97 hits (0.0078), not for 95.
     assert found.share[int(found.promising(0.9, 0.05)[-1])] == pytest.approx(0.38)
+
+
+def test_test_begins_where_the_probabilities_expect_success() -> None:
+    """The teacher alone is right on 80 of 100 rows, and never on the student's 60 surest: nothing can be promised from
+    "defer everything" on, but where 40 are deferred all is right."""
+    scores = np.arange(100) / 100
+    student, teacher = scores < 0.6, (scores >= 0.6) | (np.arange(100) % 3 > 0)
+    assert not len(Candidates(scores, student, teacher).promising(0.9, 0.1))
+    likely = np.where(student, 0.97, 0.1), np.where(scores >= 0.6, 0.97, 0.7)
+    found = Candidates(scores, student, teacher, likely)
+    start = int(found.parts(0.9).argmax())
+    # Three quarters of δ: 0.075, enough for 100, 98 and 96 hits (0.024; 94: 0.12).
+    assert found.share[start] == pytest.approx(0.4) and found.parts(0.9)[[0, start]].tolist() == [0.25, 0.75]
+    assert found.share[found.promising(0.9, 0.1)].tolist() == pytest.approx([0.4, 0.38, 0.36])
 
 
 @pytest.mark.parametrize("abstains", [False, True])
@@ -36,18 +49,18 @@ def test_threshold_is_that_of_a_search_over_all_rows(abstains: bool) -> None:
     for _ in range(20):
         scores, target, delta = rng.random(150).round(2), rng.uniform(0.6, 0.9), 0.1
         student, teacher = rng.random(150) > scores, rng.random(150) < 0.9
-        found = Candidates(scores, student, None if abstains else teacher)
-        level, accepted = 0.0, []
+        found = Candidates(scores, student, None if abstains else teacher, (rng.random(150), rng.random(150)))
+        parts, level, accepted = found.parts(target), 0.0, []
         for place, threshold in enumerate(found.thresholds):
             hits = rows = 0
             for score, mine, theirs in zip(scores, student, teacher, strict=True):
                 if score <= threshold or not abstains:
                     hits, rows = hits + (mine if score <= threshold else theirs), rows + 1
-            level += delta * found.parts[place]
+            level += delta * parts[place]
             accepted.append(rows > 0 and binom.sf(hits - 1, rows, target) <= level)
             level = level if accepted[-1] else 0.0
         assert found.promising(target, delta).tolist() == np.flatnonzero(accepted).tolist()
-        assert found.parts.sum() == pytest.approx(1)
+        assert parts.sum() == pytest.approx(1)
 
 
 def test_what_can_be_promised_instead_and_how_many_rows_it_takes() -> None:
@@ -212,7 +225,7 @@ def test_promise_is_kept_in_all_but_delta_of_the_draws(abstains: bool) -> None:
     for _ in range(draws):
         scores = rng.random(300) * 0.5
         student, teacher = rng.random(300) < 1 - 1.1 * scores, rng.random(300) < 0.92
-        own = Candidates(scores, student, None if abstains else teacher)
+        own = Candidates(scores, student, None if abstains else teacher, (1 - scores, np.full(300, 0.9)))
         for count, places in enumerate((own.promising(0.8, 0.05), np.flatnonzero(own.accuracy >= 0.8))):
             below = len(places) > 0 and accuracy(float(own.thresholds[places[-1]])) < 0.8
             broken, plain = broken + (below and count == 0), plain + (below and count == 1)

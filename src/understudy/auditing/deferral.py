@@ -7,7 +7,8 @@
 Rows are deferred where the student's confidence is low. The candidates are thresholds between "defer everything" and
 "defer nothing", at shares of the rows that the run was measured on. Each row is predicted by a student, and combined
 with the teacher's label by a fit, that never saw it; nor did the choice whether to combine. Which candidates reach the
-target is the test of ``maths/learn_then_test.py``; the one that defers least is taken. The promise is about the
+target is the test of ``maths/learn_then_test.py``; the one that defers least is taken. The test begins twice: at "defer
+everything", and where the predicted probabilities, not the truth, expect the clearest success. The promise is about the
 students and fits of the folds, each made without a part of gold; the run's own have seen all of it. Rows chosen by
 active learning do not count, nor do rows without a teacher's label. A new row must come from where gold came from.
 
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from understudy.errors import UnderstudyError
 from understudy.inference.cascade import ABSTAIN, COMBINED, TEACHER, DeferralRule
@@ -39,8 +41,8 @@ from understudy.training.run import Run
 STEP = 0.02
 # Scores are from 0 to 1.
 EVERYTHING, NOTHING = -1.0, 1.0
-#: Where the parts of δ start: at "defer everything", and further on for where the teacher alone is no better.
-STARTS = {1.0: 1 / 2, 0.75: 1 / 6, 0.5: 1 / 6, 0.25: 1 / 6}
+#: Parts of δ: for "defer everything", and for the candidate of which the probabilities expect the smallest p-value.
+EVERYTHING_PART, EXPECTED_PART = 1 / 4, 3 / 4
 MOST_ROWS = 10_000_000
 
 
@@ -103,8 +105,12 @@ class Deferral:
 class Candidates:
     """Thresholds for some rows, from "defer everything" to "defer nothing", and what each would answer."""
 
-    def __init__(self, scores: Array, student: Array, if_deferred: Array | None) -> None:
-        """``scores``; whether the student is right, and the answer to a deferred row (None: no answer): ``(n,)``."""
+    def __init__(
+        self, scores: Array, student: Array, if_deferred: Array | None, likely: tuple[Array, Array] | None = None
+    ) -> None:
+        """``scores``; whether the student is right, and the answer to a deferred row (None: no answer): ``(n,)``.
+
+        ``likely``: how probable both are, by fits that never saw the row; None: the test has one start."""
         ranked, rows = -np.sort(-scores), len(scores)
         counts = np.unique(np.round(np.arange(STEP, 1, STEP) * rows).astype(int))
         inner = ranked[counts[(counts > 0) & (counts < rows)]]
@@ -117,15 +123,26 @@ class Candidates:
         self.hits, self.rows = (self.answered & self.correct).sum(0), self.answered.sum(0)
         self.share = self.deferred.mean(0) if rows else np.ones(len(self.thresholds))
         self.accuracy = self.hits / np.maximum(self.rows, 1)
-        #: Parts of δ, one per candidate.
-        self.parts = np.zeros(len(self.share))
-        for start, part in STARTS.items():
-            # Who abstains on everything is never right: the first tenth is answered.
-            self.parts[int((self.share <= (start if if_deferred is not None else min(start, 0.9))).argmax())] += part
+        # Who abstains on everything is never right: the first tenth is answered.
+        self._first = 0 if if_deferred is not None else int((self.share <= 0.9).argmax())
+        self._expected = None
+        if likely is not None:
+            each = np.where(self.deferred, likely[1][:, None], likely[0][:, None])
+            self._expected = (each * self.answered).sum(0)
+
+    def parts(self, target: float) -> Array:
+        """Of δ, one per candidate. They may depend on all but the truth of these rows."""
+        parts, start = np.zeros(len(self.share)), self._first
+        if self._expected is not None:
+            start = int(tail(self._expected, self.rows, target).argmin())
+        parts[self._first] += EVERYTHING_PART
+        parts[start] += EXPECTED_PART
+        return parts
 
     def promising(self, target: float, delta: float, times: float = 1.0) -> Array:
         """The candidates whose accuracy is at least the target; ``times``: if there were so many times the rows."""
-        return np.flatnonzero(fallback(tail(self.hits * times, self.rows * times, target), delta * self.parts))
+        p_values = tail(self.hits * times, self.rows * times, target)
+        return np.flatnonzero(fallback(p_values, delta * self.parts(target)))
 
     def possible(self, delta: float) -> float | None:
         """The highest target that some candidate reaches."""
@@ -196,29 +213,36 @@ class AnsweredRows(NamedTuple):
     student: Array
     #: Whether the answer to a deferred row is right, by kind, the rule's first; None: there is no answer.
     if_deferred: dict[str, Array | None]
+    #: How probable it is that the student is right, and the rule's answer to a deferred row.
+    likely: tuple[Array, Array]
 
     @classmethod
     def of(cls, unseen: HeldOutRows, *, abstain: bool) -> "AnsweredRows":
-        rows, classes = np.arange(len(unseen.y)), {}
+        probs, y = unseen.probs.double(), unseen.y
+        predicted, answers, rows = probs.argmax(1), {ABSTAIN: probs.argmax(1)}, torch.arange(len(y))
         if not abstain:
             if unseen.teacher is None or unseen.combined is None or unseen.helps is None:
                 cure = "give them (20 or more), or use --abstain"
                 raise UnderstudyError(f"gold has no labels of the teacher, to see what asking it brings; {cure}")
-            rows = unseen.with_teacher.numpy()
-            classes = {COMBINED: unseen.combined.argmax(1), TEACHER: teacher_classes(unseen.teacher)}
+            rows, kinds = unseen.with_teacher, {COMBINED: unseen.combined.argmax(1)}
+            kinds[TEACHER] = teacher_classes(unseen.teacher)
             answer = TEACHER if unseen.combination is None else COMBINED
             # What answers is chosen on gold too: a row's answer here is what the rows of other folds choose.
-            classes = {answer: classes[COMBINED].where(unseen.helps, classes[TEACHER])} | {
-                name: each for name, each in classes.items() if name != answer
-            }
-        probs, y = unseen.probs.numpy()[rows], unseen.y.numpy()[rows]
-        if_deferred: dict[str, Array | None] = {name: each.numpy()[rows] == y for name, each in classes.items()}
-        predicted = probs.argmax(1)
-        return cls(predicted, 1 - probs.max(1).astype(np.float64), predicted == y, if_deferred or {ABSTAIN: None})
+            answers = {answer: kinds[COMBINED].where(unseen.helps, kinds[TEACHER])}
+            answers |= {name: classes for name, classes in kinds.items() if name != answer}
+        chances = (probs if abstain or unseen.combined is None else unseen.combined.double())[rows]
+        first, *_ = answers.values()
+        student, deferred = (chances.gather(1, each[rows].unsqueeze(1)).numpy()[:, 0] for each in (predicted, first))
+        if_deferred = {name: None if abstain else (each == y)[rows].numpy() for name, each in answers.items()}
+        mine = predicted[rows].numpy()
+        right = (predicted == y)[rows].numpy()
+        return cls(mine, 1 - probs[rows].amax(1).numpy(), right, if_deferred, (student, deferred))
 
     def candidates(self, answer: str, some: Array | slice = slice(None)) -> Candidates:
         if_deferred = self.if_deferred[answer]
-        return Candidates(self.scores[some], self.student[some], None if if_deferred is None else if_deferred[some])
+        likely = self.likely[0][some], self.likely[1][some]
+        right = None if if_deferred is None else if_deferred[some]
+        return Candidates(self.scores[some], self.student[some], right, likely)
 
 
 def _reaching(found: Deferral, rows: AnsweredRows, groups: list[Array], target: float) -> list[float] | None:
