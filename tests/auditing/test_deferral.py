@@ -124,7 +124,10 @@ def test_rule_is_kept_in_the_run_and_holds_on_new_rows(trained: Path) -> None:
     assert float((answers == test.y).double().mean()) >= 0.85
     assert abs(float(deferred.double().mean()) - found.share) < 0.1
     copy = trained.parent / "copy"
-    run.save(copy)
+    for rule in (found.rule, None, found.rule):  # a run without a rule takes that of the one before away
+        run.rule = rule
+        run.save(copy)
+        assert us.Run.load(copy).rule == rule
     assert us.Run.load(copy).rule == found.rule
     assert CliRunner().invoke(app, ["verify", str(copy)]).exit_code == 0
     (copy / DEFERRAL).write_text((copy / DEFERRAL).read_text().replace("0.85", "0.95"))

@@ -363,6 +363,14 @@ def test_a_log_that_cannot_be_written_is_told_and_answers_go_on(
     files = sorted((tmp_path / "log").glob("*.jsonl"))
     assert [len(list(Log(path).entries())) for path in files] == [2, 1]
     assert not any("text" in entry for path in files for entry in Log(path).entries())
-    files[-1].chmod(0o444)
-    monkeypatch.setattr(Log, "_write", lambda *given: (_ for _ in ()).throw(us.UnderstudyError("no space")))
-    assert client.predict("good")[0]["label"] == "pos" and client.send("GET", "/health").status == 503
+
+    def full(*given: object) -> None:
+        raise OSError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        assert client.predict("good")[0]["label"] == "pos" and client.send("GET", "/health").status == 503
+    assert client.send("GET", "/health").status == 200  # without a request between
+    assert client.predict("good") and client.send("GET", "/health").status == 200
+    files = sorted((tmp_path / "log").glob("*.jsonl"))
+    assert [len(list(Log(path).entries())) for path in files] == [2, 1, 1]

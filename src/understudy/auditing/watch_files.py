@@ -1,7 +1,8 @@
 """A watch in a folder, and the files it reads and writes.
 
     watch.json       the anchors with their truth, how many looks a year has, the last line of the log
-    looks.jsonl      an append-only log (``store/log.py``): every look's answers, and what was found
+    looks.jsonl      an append-only log (``store/log.py``): every look's answers, and what was found; answers that came
+                     after the look of their week, which are part of the next one
 
 A look is on the disk before its result is shown; killed at any moment, the same command continues. What was found is
 stored with the answers, so that an alarm once given stays given.
@@ -65,8 +66,9 @@ class WatchFolder:
             raise UnderstudyError(f"{folder} was begun with {of_year} looks a year, not {looks_a_year}; leave it out")
         self.watch = TeacherWatch(self._settings["truth"], looks_a_year=of_year)
         self._sources: set[str] = set()
-        #: Answers that were counted, by week and id.
+        #: Answers that were read, by week and id; and those of them that no look has yet.
         self._counted: Counter[str] = Counter()
+        self._late: Answers = []
         if begun:
             self._restore()
         else:
@@ -77,10 +79,14 @@ class WatchFolder:
 
     def _restore(self) -> None:
         for entry in self._log.entries(self._settings["last"]):
+            self._counted.update(entry.get("rows", ()))
+            if "late" in entry:
+                self._late += [(id, label) for id, label in entry["late"]]
+                continue
+            self._late = [] if "rows" in entry else self._late
             self.watch.append(entry["answers"], entry["new"])
             self.watch.looks.append(Look.restore(entry["look"]))
             self._sources.add(entry["source"])
-            self._counted.update(entry.get("rows", ()))
         if self._log.last() != self._settings["last"]:  # killed before it was written down
             self._seal(self._log.last())
 
@@ -109,19 +115,24 @@ class WatchFolder:
             source = f"{as_given(path)} {digest(split_part(local_path(path))[0].read_bytes())}"
             look = self.add(answers, name=as_given(path), source=source)
             return [] if look is None else [look]
-        counted, late, looks = self._counted.copy(), list[tuple[str, tuple[str, str]]](), list[Look | None]()
-        last = max((key.split()[0] for key in counted), default="")
+        left, new, looks = self._counted.copy(), list[tuple[str, tuple[str, str]]](), list[Look | None]()
+        last = max((key.split()[0] for key in left), default="")
         for week, some in _weeks(table, answers):
             for answer in some:
                 key = f"{week} {answer[0]}"
-                if counted[key]:
-                    counted[key] -= 1
+                if left[key]:
+                    left[key] -= 1
                 else:
-                    late.append((key, answer))
-            if week > last and late:
-                rows, given = zip(*late, strict=True)
-                looks.append(self.add(list(given), name=week, source=week, rows=rows))
-                late = []
+                    new.append((key, answer))
+            if week > last and new:
+                rows, given = zip(*new, strict=True)
+                looks.append(self.add([*self._late, *given], name=week, source=week, rows=rows))
+                self._late, new = [], []
+        if new:
+            rows, given = zip(*new, strict=True)
+            self._seal(self._log.append([{"late": given, "rows": rows}]))
+            self._late += given
+            self._counted.update(rows)
         return [look for look in looks if look is not None]
 
     def draw(self, n: int, gold: Path, out: Path, columns: Mapping[str, str] | None = None) -> None:

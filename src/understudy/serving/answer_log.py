@@ -7,9 +7,12 @@
 An answer is on the disk before it is sent. A file ends after ``LINES`` lines, so that the next start reads little.
 """
 
+import os
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from understudy.errors import UnderstudyError
@@ -18,6 +21,8 @@ from understudy.store.files import timestamp
 from understudy.store.log import Log
 
 LINES = 100_000
+# Of a disk: less may fit where a line does not.
+_BLOCK = 65_536
 
 
 class AnswerLog:
@@ -50,3 +55,11 @@ class AnswerLog:
             self.failed = False
         except UnderstudyError:
             self.failed = True
+
+    def check(self) -> None:
+        """Clears ``failed`` where there is space again: who sends requests may wait for that, and none comes."""
+        with suppress(OSError), self._path.open("ab"), TemporaryFile(dir=self.folder) as file:
+            file.write(bytes(_BLOCK))
+            file.flush()
+            os.fsync(file.fileno())
+            self.failed = False

@@ -218,6 +218,8 @@ class Service:
         return JSONResponse(model if "name" in request.path_params else {"object": "list", "data": [model]})
 
     async def health(self, request: Request) -> Response:
+        if self.log is not None and self.log.failed:
+            await asyncio.to_thread(self.log.check)
         failed = self.log is not None and self.log.failed
         state = "the log cannot be written; check the folder and the free space" if failed else "ok"
         return JSONResponse({"status": state}, 503 if failed else 200)

@@ -249,6 +249,8 @@ class Run(Shown):
         config = {**self.config, "student": spec, **outcome}
         if self.rule is not None:
             self.rule.save(folder)
+        else:  # of a run that was here before
+            (folder / DEFERRAL).unlink(missing_ok=True)
         RUN.write(folder, config, files | request)
         self.path = folder
 
