@@ -12,18 +12,22 @@ from typing import Any
 
 from understudy.active.loop import Loop
 from understudy.active.loop_options import CampaignOptions, LoopOptions
-from understudy.active.loop_state import round_gains
+from understudy.active.loop_state import DEFERRED, round_gains
 from understudy.active.oracles import AnswerFiles, LabelPage, Oracle
+from understudy.active.served_rows import deferred_at_equal_accuracy, read_served
+from understudy.data.examples import Gold
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import usable_device
 from understudy.io.batch_answers import named_answers
 from understudy.io.data_options import DataOptions
 from understudy.io.read import Examples
+from understudy.io.table import text_columns
 from understudy.labels.class_names import is_number
 from understudy.method_options import read_options
 from understudy.methods import METHODS
 from understudy.store.console import collected_warnings, from_report
 from understudy.training.job import resolve_student, student_builder
+from understudy.training.run import Run
 from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Cards
 from understudy.web.serve import PORT, LabelServer
@@ -36,6 +40,12 @@ def run_campaign(
     options: CampaignOptions, data: DataOptions, training: Mapping[str, Any], echo: Callable[[str], Any] = print
 ) -> None:
     """Runs rounds until the loop stops; on the label page it waits for answers."""
+    served = 0.0
+    if options.from_log:
+        if not options.gold:
+            raise UnderstudyError("deferred rows are no random sample of all; --from-log needs --gold FILE beside them")
+        pool, served = read_served(options.pool, options.out)
+        options = replace(options, pool=pool, start=0)
     data = _with_classes(options, data)
     with collected_warnings() as warnings:
         examples = data.for_student(options.student).read(options.gold or [], pool=options.pool, test=options.test)
@@ -48,7 +58,11 @@ def run_campaign(
             raise UnderstudyError(f"{error} (or name the classes: --classes neg,pos)") from error
         with _page(options, data, examples, classes) as page:
             again = "give the same command again"
-            oracle: Oracle = AnswerFiles(options.out, examples.class_names, options.answers, again=again)
+            shown = {name: cells for name, cells in text_columns(options.pool).items() if name != "id"}
+            oracle: Oracle = AnswerFiles(
+                options.out, examples.class_names, options.answers, again=again,
+                content=shown if options.from_log else {},
+            )  # fmt: skip
             if page is not None:
                 oracle = LabelPage(page[0])
 
@@ -58,6 +72,8 @@ def run_campaign(
                 _write(options, records, warnings)
 
             loop = _loop(options, examples, classes, training, oracle, on_round)
+            if (test := examples.test) is not None and options.from_log:
+                loop.measure = lambda run, records: _deferred(run, test, records, served)
             _write(options, loop.state.records, warnings)  # a kill may have come before the last page
             result = loop.run()
             while page is not None and result.stopped == "waiting":
@@ -70,6 +86,13 @@ def run_campaign(
     echo(result.message)
     if result.records:
         echo(f"Report: {options.out / REPORT}")
+
+
+def _deferred(run: Run, test: Gold, records: Sequence[Mapping[str, Any]], served: float) -> dict[str, Any]:
+    """For a record: the share of rows to defer for the accuracy that the first round has with the log's share."""
+    wanted = {"accuracy": records[0][DEFERRED]["accuracy"]} if records and DEFERRED in records[0] else {"share": served}
+    found = deferred_at_equal_accuracy(run, test, wanted)
+    return {} if found is None else {DEFERRED: found}
 
 
 def _with_classes(options: CampaignOptions, data: DataOptions) -> DataOptions:

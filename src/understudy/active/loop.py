@@ -149,6 +149,8 @@ class Loop:
             self.state = LoopState.open(self.folder, self.settings)
         self.last: Run | None = None
         self.scores: Scores | None = None
+        #: From a round's training and the records before it: more for its record.
+        self.measure: Callable[[Run, list[dict[str, Any]]], dict[str, Any]] = lambda run, records: {}
 
     def run(self) -> Result:
         """Continue until the budget is spent, predictions are stable, no row is left, or a person must label."""
@@ -265,7 +267,7 @@ class Loop:
             "round": state.round, "requested": len(state.rows), "labelled": len(state.rows) - skipped,
             "skipped": skipped, "loss": run.history[-1]["loss"], "changed": changed, "watch": state.notes.get("watch"),
             "test": None if self.test is None else evaluate(run.student, self.test),
-            "seconds": time.perf_counter() - clock, **correct,
+            "seconds": time.perf_counter() - clock, **correct, **self.measure(run, state.records),
             **({} if self.test is None else {TEST_ROWS: fingerprint(self.test)}),
         }  # fmt: skip
         run.save(round_folder(self.folder, state.round))

@@ -46,8 +46,10 @@ class CampaignOptions(LoopOptions):
         "file", help="Where people label: a file per round, or the label page.", typed=Literal["file", "page"]
     )
     answers: Path | None = option(
-        None, help="A file of id and label with labels, now or later: its rows are not waited for.", typed=Path | None
-    )
+        None, typed=Path | None,
+        help="A file of id and label (or teacher_label, of understudy ask), now or later: its rows are not waited for.",
+    )  # fmt: skip
+    from_log: bool = option(False, help="The pool is the log of understudy serve: rows it deferred.", typed=bool)
     price: float = option(1.0, help="Of one label, for the cost per point of accuracy.", typed=float, least=0)
     method: str | None = option(
         None, typed=str | None,

@@ -152,8 +152,8 @@ def drop_rounds_before(folder: Path, number: int) -> None:
 
 
 #: Keys of a record: whether each row is predicted correctly ("1101…", a digit a row), the fingerprint of the test rows,
-#: and how often the students of two folds predict other classes.
-CORRECT, TEST_ROWS, DISAGREEMENT = "correct", "test_rows", "disagreement"
+#: how often the students of two folds predict other classes, and the share deferred at equal accuracy.
+CORRECT, TEST_ROWS, DISAGREEMENT, DEFERRED = "correct", "test_rows", "disagreement", "deferred"
 
 
 @dataclass(frozen=True)
@@ -171,6 +171,8 @@ class RoundGain:
     gain: Interval | None
     #: On this round alone.
     spent: float
+    #: The ``share`` of rows to leave to the teacher for the ``accuracy`` of the first round (``served_rows.py``).
+    deferred: Mapping[str, float] | None = None
 
     @property
     def per_point(self) -> float | None:
@@ -189,7 +191,10 @@ class RoundGain:
         if correct and last and len(correct) == len(last) and former.get(TEST_ROWS) == record.get(TEST_ROWS):
             changes = [int(now) - int(then) for now, then in zip(correct, last, strict=True)]
             gain = Interval.of_rows(np.array(changes), lowest=-1.0)
-        return cls(record["round"], record["requested"], price * record["requested"], share, gain, price * requested)
+        return cls(
+            record["round"], record["requested"], price * record["requested"], share, gain, price * requested,
+            record.get(DEFERRED),
+        )  # fmt: skip
 
 
 def round_gains(records: Sequence[Mapping[str, Any]], price: float) -> list[RoundGain]:

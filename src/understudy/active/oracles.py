@@ -14,7 +14,7 @@ fills in ``label`` with a class, or ``skip`` (or −1) where no label can be giv
 may also come from a file of ``id`` and ``label``; where both have one, the batch file's counts.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -120,6 +120,8 @@ class AnswerFiles:
     stem: str = "batch"
     suffix: str = ".csv"
     again: str = "call run() again"
+    #: Columns of the pool that a batch shows.
+    content: Mapping[str, Sequence[str]] = field(default_factory=dict)
     kind: str = "answers in files"
 
     def answers(self, request: LabelRequest) -> Tensor | None:
@@ -129,6 +131,7 @@ class AnswerFiles:
         if not self.file(request).exists():
             columns: dict[str, list[Any]] = {} if request.ids is None else {"id": request.ids.tolist()}
             columns["row"] = request.rows.tolist()
+            columns |= {name: [cells[row] for row in columns["row"]] for name, cells in self.content.items()}
             columns |= {"score": request.scores, "why": request.why} if request.why else {}
             write_columns(self.file(request), columns | {"label": [None] * len(names)})
         return None
@@ -206,6 +209,8 @@ def _as_labels(value: Any, where: str, count: int) -> Tensor:
 
 def _column(path: Path, by: str) -> dict[str, str]:
     columns = text_columns(path)
+    if "label" not in columns and "teacher_label" in columns:  # of understudy ask
+        columns["label"] = columns["teacher_label"]
     for name in (by, "label"):
         if name not in columns:
             raise UnderstudyError(f"{path} has no column {name!r}; answers need {by!r} and 'label'")

@@ -21,6 +21,10 @@ def campaign_command(options: CampaignOptions, data: DataOptions, quiet: shared.
     labels and on gold; a line gives its accuracy with its interval, the gain of the round and the cost per point: on
     the test rows, else cross-validated on the rows drawn at random. OUT/report.html shows all rounds.
 
+    With `--from-log`, the pool is the log of `understudy serve`: the rows that it deferred are labelled, beside gold,
+    and each round tells which share of the test rows is left to the teacher for the same accuracy. `OUT/batch-001.csv`
+    shows the rows; a better model may answer: `understudy ask --pool OUT/batch-001.csv`, then `--answers`.
+
     Killed at any moment, the same command continues: no label is requested twice. A larger `--budget` continues a
     finished campaign. `OUT/labelled.csv` serves `understudy train --gold +labelled.csv`.
 
@@ -29,6 +33,8 @@ def campaign_command(options: CampaignOptions, data: DataOptions, quiet: shared.
     `understudy campaign --pool reviews.csv --text review --classes neg,pos --test test.csv --budget 500 --out camp`
 
     `understudy campaign --pool pool.parquet --answers truth.csv --budget 400 --strategy badge --price 0.2 --out camp`
+
+    `understudy campaign --from-log --pool served --text text --gold gold.csv --test test.csv --budget 300 --out camp`
     """
     if options.label == "page" and options.answers is not None:
         raise UnderstudyError("--answers is a file, and with --label page people label; give one of them")
