@@ -1,26 +1,26 @@
 """Whether every printed 95% interval holds the truth in 95% of simulated data sets, and whether figures are biased.
 
-    make coverage                                       about two hours of two cores; goes on where it was stopped
+    make coverage                                       some hours of two cores; goes on where it was stopped
     python -m experiments.coverage --parts audit votes --sets 50
     python -m experiments.coverage --again train        what is kept of a part is measured anew
     python -m experiments.coverage --minutes 2          stops after that; the same command goes on
 
 For every part of ``coverage_parts``, signal (none, weak, strong) and number of gold rows: simulated data sets, each
-with what a command prints and the truth of it. Kept, as a line for each set, in ``runs/coverage``. Where several
-intervals of one kind are printed of a set (one for each class), their mean counts. Expected: 93 to 97% in every cell,
-and no bias beyond three of its standard errors; cells that fail are marked on the page.
+with what a command prints and the truth of it. Kept are their number and sums, in ``docs/results/coverage.json``, so
+that any machine goes on from there. Where several intervals of one kind are printed of a set (one for each class),
+their mean counts. Expected: 93 to 97% in every cell, and no bias beyond three of its standard errors; cells that fail
+are marked on the page.
 """
 
 import argparse
 import json
 import math
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from experiments.coverage_parts import PARTS, Found, measure
 from experiments.runner import commit
 from experiments.table import markdown, publish
 from understudy.parallel.executors import InProcess, WorkerProcesses
+from understudy.store.files import read_json, write_bytes
 
 GOLD_ROWS = (24, 50, 100, 300)
 #: Data sets of a cell: three standard errors of a coverage of 95% are 4.6 points.
@@ -47,17 +48,11 @@ pair first, so they look larger. Cross-validated figures are of students with fe
 that is handed over, and slightly low."""
 
 
-class Job(NamedTuple):
-    part: str
-    signal: str
-    gold_rows: int
-    seed: int
-
-
-class Measured(NamedTuple):
-    job: Job
-    found: dict[str, list[Found]]
-    commit: str
+#: Part -> how many ``sets`` of every cell (seeds 0, 1, …), by which ``commits``, and the ``cells``:
+#: interval -> "signal rows" -> sums over the sets (``add``).
+Kept = dict[str, dict[str, Any]]
+#: "signal rows" -> interval -> its intervals in one data set.
+OneSet = dict[str, dict[str, list[Found]]]
 
 
 class Cell(NamedTuple):
@@ -82,81 +77,87 @@ class Cell(NamedTuple):
         """By more than three standard errors, or what is as seldom with few sets."""
         return abs(self.bias) > float(stdtrit(max(self.sets - 1, 1), BEYOND)) * self.bias_error
 
-
-def cell(sets: Sequence[Sequence[Found]]) -> Cell:
-    held, off, width = (
-        np.array([np.mean([measured(one) for one in found]) for found in sets])
-        for measured in (_holds, lambda one: one.estimate - one.truth, lambda one: one.high - one.low)
-    )
-    count = len(sets)
-    error = off.std(ddof=1) / math.sqrt(count) if count > 1 else math.inf
-    return Cell(
-        count, float(held.mean()), math.sqrt(0.95 * 0.05 / count), float(off.mean()), float(error), float(width.mean())
-    )
+    @classmethod
+    def of(cls, sums: Sequence[float]) -> "Cell":
+        count, held, off, squares, width = sums
+        variance = max(squares - off**2 / count, 0.0) / (count - 1) if count > 1 else math.inf
+        errors = (math.sqrt(each / count) for each in (0.95 * 0.05, variance))
+        return cls(int(count), held / count, next(errors), off / count, next(errors), width / count)
 
 
-def _holds(one: Found) -> bool:
-    return one.low - 1e-12 <= one.truth <= one.high + 1e-12
+def add(sums: Sequence[float], found: Sequence[Found]) -> list[float]:
+    """One more data set: the sums of 1, of whether the truth is held, of the error, its square, and the width."""
+    held = np.mean([one.low - 1e-12 <= one.truth <= one.high + 1e-12 for one in found])
+    off = np.mean([one.estimate - one.truth for one in found])
+    width = np.mean([one.high - one.low for one in found])
+    # Rounded, so that files are small and 1e-17 is no bias.
+    return [round(float(a + b), 9) for a, b in zip(sums, (1, held, off, off**2, width), strict=True)]
 
 
-def work(job: Job) -> dict[str, list[Found]]:
-    return dict(measure(*job))
+def work(job: tuple[str, int]) -> OneSet:
+    """A data set of every cell."""
+    part, seed = job
+    return {f"{signal} {rows}": dict(measure(part, signal, rows, seed)) for signal, rows in product(SIGNALS, GOLD_ROWS)}
 
 
-def stored(folder: Path, part: str) -> Iterator[Measured]:
-    file = folder / f"{part}.jsonl"
-    for line in file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else ():
-        if line.endswith("\n"):  # else a kill cut it
-            kept = json.loads(line)
-            found = {name: [Found(*one) for one in each] for name, each in kept["found"].items()}
-            yield Measured(Job(*kept["job"]), found, kept["commit"])
+def read(file: Path) -> Kept:
+    kept: Kept = read_json(file) if file.exists() else {}
+    return kept
 
 
-def run(folder: Path, parts: Sequence[str], sets: int | None, workers: int, minutes: float) -> None:
-    """Measure what is missing, a set of every cell before the next set of any."""
-    folder.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
-    executor = WorkerProcesses(workers) if workers > 1 else InProcess()
+def write(file: Path, kept: Kept) -> None:
+    """A line for each interval."""
+    text = json.dumps(kept, separators=(",", ":")).replace('},"', '},\n"').replace('{"', '{\n"', 1)
+    write_bytes(file, (text + "\n").encode())
+
+
+def run(file: Path, parts: Sequence[str], sets: int, workers: int, minutes: float) -> None:
+    """Measure what is missing, a set of every part before the next set of any. Sets are added by seed, whatever the
+    order they are finished in: a part's sums depend on their number alone."""
+    kept, started, waiting = read(file), time.monotonic(), dict[tuple[str, int], OneSet]()
     for part in parts:
-        done = {kept.job for kept in stored(folder, part)}
-        seeds = range(SETS if sets is None else min(sets, SETS))
-        jobs = [Job(part, signal, rows, seed) for seed, signal, rows in product(seeds, SIGNALS, GOLD_ROWS)]
-        left = [job for job in jobs if job not in done]
-        if not left:
-            continue
-        print(f"{part}: {len(left)} of {len(jobs)} data sets", flush=True)
-        file_name = folder / f"{part}.jsonl"
-        if file_name.exists() and not (kept := file_name.read_bytes()).endswith(b"\n"):
-            file_name.write_bytes(kept[: kept.rfind(b"\n") + 1])  # a kill cut the last line
-        with file_name.open("a", encoding="utf-8") as file, closing(executor.map(work, left)) as results:
-            for count, (number, found) in enumerate(results, start=1):
-                file.write(json.dumps({"job": left[number], "commit": commit(), "found": found}) + "\n")
-                file.flush()
-                if count % 60 == 0:
-                    print(f"{part}: {count} of {len(left)}, {time.monotonic() - started:.0f} s", flush=True)
-                if time.monotonic() - started > 60 * minutes:
-                    return
+        kept.setdefault(part, {"sets": 0, "commits": [], "cells": {}})
+    left = [(part, seed) for seed in range(sets) for part in parts if seed >= kept[part]["sets"]]
+    executor = WorkerProcesses(workers) if workers > 1 else InProcess()
+    with closing(executor.map(work, left)) as results:
+        for count, (number, found) in enumerate(results, start=1):
+            waiting[left[number]] = found
+            part, mine = left[number][0], kept[left[number][0]]
+            while (part, mine["sets"]) in waiting:
+                _add_set(mine, waiting.pop((part, mine["sets"])))
+            write(file, kept)
+            seconds = time.monotonic() - started
+            print(f"{part}: {mine['sets']} sets ({count} of {len(left)}, {seconds:.0f} s)", flush=True)
+            if seconds > 60 * minutes:
+                return
+
+
+def _add_set(part: dict[str, Any], found: OneSet) -> None:
+    part["sets"] += 1
+    part["commits"] = sorted({*part["commits"], commit()})
+    for place, by_name in found.items():
+        for name, intervals in by_name.items():
+            if intervals:
+                sums = part["cells"].setdefault(name, {})
+                sums[place] = add(sums.get(place, [0] * 5), intervals)
 
 
 Table = dict[tuple[str, str], dict[str, dict[int, Cell]]]
 
 
-def cells(folder: Path) -> Table:
+def cells(kept: Mapping[str, Mapping[str, Any]]) -> Table:
     """(part, interval) -> signal -> gold rows -> cell."""
-    gathered: dict[tuple[str, str, str, int], list[list[Found]]] = defaultdict(list)
-    for part in PARTS:
-        for kept in stored(folder, part):
-            for name, intervals in kept.found.items():
-                if intervals:
-                    gathered[part, name, kept.job.signal, kept.job.gold_rows].append(intervals)
     table: Table = {}
-    for (part, name, signal, rows), sets in gathered.items():
-        table.setdefault((part, name), {}).setdefault(signal, {})[rows] = cell(sets)
+    for part in PARTS:
+        for name, sums in kept.get(part, {"cells": {}})["cells"].items():
+            for place, each in sums.items():
+                signal, rows = place.split()
+                table.setdefault((part, name), {}).setdefault(signal, {})[int(rows)] = Cell.of(each)
     return table
 
 
-def page(folder: Path) -> str:
-    table = cells(folder)
+def page(kept: Kept) -> str:
+    table = cells(kept)
     by_rows = [each for by_signal in table.values() for each in by_signal.values()]
     every = [one for each in by_rows for one in each.values() if one.sets >= FEWEST]
     within = sum(LOWEST <= one.coverage <= HIGHEST for one in every)
@@ -173,20 +174,16 @@ def page(folder: Path) -> str:
         f"off in the mean, in points (`make coverage`). Of {len(every)} cells {within} lie between 93 and 97%. "
         f"**Bold**: further off than the number of sets explains ({misses} cells), or a bias above three standard "
         f"errors ({biased}).",
-        "\n".join(
-            _part_line(part, list(stored(folder, part))) for part in PARTS if (folder / f"{part}.jsonl").exists()
-        ),
+        "\n".join(_part_line(part, kept[part]) for part in PARTS if part in kept),
         NOTES,
         markdown(["command", "interval", "signal", *map(str, GOLD_ROWS)], rows).strip().replace(" | ", "|"),
     ]
     return "\n\n".join(text) + "\n"
 
 
-def _part_line(part: str, kept: list[Measured]) -> str:
-    sets = len({each.job.seed for each in kept})
-    error = 100 * math.sqrt(0.95 * 0.05 / max(sets, 1))
-    commits = ", ".join(sorted({each.commit for each in kept}))
-    measured = f"{sets} of {SETS} sets (standard error {error:.1f}), commit {commits}"
+def _part_line(part: str, kept: Mapping[str, Any]) -> str:
+    error = 100 * math.sqrt(0.95 * 0.05 / max(kept["sets"], 1))
+    measured = f"{kept['sets']} of {SETS} sets (standard error {error:.1f}), commit {', '.join(kept['commits'])}"
     return f"- *{part}*: {measured}. {PARTS[part].__doc__}"
 
 
@@ -201,18 +198,17 @@ def _text(found: Cell | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), metavar="PART")
-    parser.add_argument("--sets", type=int, help="at most so many data sets of each cell")
+    parser.add_argument("--sets", type=int, default=SETS, help="at most so many data sets of each cell")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so many")
     parser.add_argument("--again", nargs="+", choices=list(PARTS), default=[], metavar="PART", help="measure anew")
-    parser.add_argument("--work", type=Path, default=Path("runs/coverage"), help="where finished data sets are kept")
+    parser.add_argument("--kept", type=Path, default=Path("docs/results/coverage.json"), help="the sums so far")
     parser.add_argument("--out", type=Path, help="write the table to this Markdown file")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    for part in options.again:
-        (options.work / f"{part}.jsonl").unlink(missing_ok=True)
-    run(options.work, options.parts, options.sets, options.workers, options.minutes)
-    publish(page(options.work), options.out)
+    write(options.kept, {part: kept for part, kept in read(options.kept).items() if part not in options.again})
+    run(options.kept, options.parts, options.sets, options.workers, options.minutes)
+    publish(page(read(options.kept)), options.out)
 
 
 if __name__ == "__main__":

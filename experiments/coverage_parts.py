@@ -336,7 +336,7 @@ def campaign(signal: str, gold_rows: int, seed: int) -> Intervals:
     with tempfile.TemporaryDirectory() as folder:
         loop: us.active.Loop = us.active.Loop(
             LINEAR, data.on_pool.x, data.on_pool.y, "margin", out=folder, start=gold_rows, batch=20,
-            budget=gold_rows + 40, held_out=True, progress=False, seed=seed, epochs=10,
+            budget=gold_rows + 40, held_out=True, progress=False, seed=seed, epochs=30, lr=0.01,
             on_round=lambda records: truth.append(world.accuracy(loop.last.student)),  # type: ignore[union-attr]
         )  # fmt: skip
         rounds = round_gains(loop.run().records, 1.0)

@@ -180,6 +180,18 @@ def test_rows_are_predicted_by_students_trained_without_them() -> None:
     assert correct is not None and len(correct) == 40 and float(correct.double().mean()) < 0.8
 
 
+def test_a_student_of_fewer_rows_takes_as_many_steps() -> None:
+    """Of 40 rows in batches of 32 an epoch has two steps; of the 30 that a fold leaves, two batches of 15."""
+    sizes, gold = [], us.Gold(torch.zeros(40, 1), torch.arange(40) % 2)
+
+    def fit(gold: us.Gold, pool: us.Pool | None, objective: Objective, options: TrainingOptions) -> nn.Module:
+        sizes.append((len(gold), options.batch_size))
+        return Always(1)
+
+    cross_validate(fit, gold, None, us.vanilla(), TrainingOptions(epochs=1, batch_size=32))
+    assert sizes == [(30, 15)] * 4
+
+
 @pytest.mark.filterwarnings("ignore::understudy.errors.UnderstudyWarning")
 def test_it_is_made_on_request_and_stored_with_the_run(tmp_path: Path) -> None:
     gold, pool, _ = world("soft")
