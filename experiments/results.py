@@ -55,7 +55,8 @@ def claims_page(records: Records) -> str:
         RULE,
         counts(records),
         "With small nets on stand-in data a *no* means that the claim does not carry over to this scale, not that the "
-        "paper is wrong. Each paper's page lists its claims with their intervals, and our cells.",
+        "paper is wrong. Each paper's page lists its claims with their intervals, and our cells; the command prints "
+        "the paper's table and all settings too, `reproduce/NAME.json` has every seed.",
         f"*{_values(records.values(), 'dates')}, commits {_values(records.values(), 'commits')}, "
         f"{_values(records.values(), 'machine')}, one thread per process; {minutes:.0f} CPU minutes, where a run that "
         "two figures share counts twice.*",
@@ -82,10 +83,8 @@ def paper_page(paper: str, records: Records) -> str:
     dates, machine = (_values([records[name] for name in mine], field) for field in ("dates", "machine"))
     text = [
         f"# {PAPERS[paper]}",
-        "Every table and figure of the paper at a reduced scale. Claims: the paper's difference and ours in points, "
-        "with the 99% interval and the verdict ([the rule](../claims.md)). Cells: in %, mean ± half of the 95% "
-        "interval, last epoch. The command prints more: the paper's own table, every reduced setting, the epoch "
-        "chosen on gold and the weight statistics; `docs/results/reproduce/NAME.json` has every cell of every seed.",
+        "Every table and figure at a reduced scale. Claims: differences in points, 99% interval ([the "
+        "rule](../claims.md)). Cells: %, mean ± half of the 95% interval, last epoch.",
     ]
     homes = _homes(mine)
     remarks: list[str] = []
@@ -114,7 +113,7 @@ def _section(experiment: Experiment, record: dict[str, Any], homes: dict[str, st
     text = [
         f"## {experiment.shows}",
         f"{first.upper() if first.isascii() else first}{experiment.what[1:]}. `understudy reproduce {experiment.name}` "
-        f"(commit {', '.join(record['commits'])}; {seeds} seeds; {record['seconds'] / 60:.1f} CPU minutes).",
+        f"({seeds} seeds; {record['seconds'] / 60:.1f} CPU minutes).",
     ]
     if experiment.shows.startswith("Figure"):
         text.append(f"![{experiment.shows} at reduced scale]({experiment.name}.png)")

@@ -109,7 +109,7 @@ class World:
                 modules[slot.name] = module.to(dtype)
         logits, features = self._student(self.pool.rows)
         wants_features = any(slot.wants_features for slot in objective.slots)
-        return Step(
+        step = Step(
             outputs=Outputs(logits.to(dtype), features.to(dtype) if wants_features else None),
             teacher=self.pool.teacher.dense(torch.arange(POOL), CLASSES).to(dtype),  # type: ignore[union-attr]
             rows=torch.arange(POOL),
@@ -117,6 +117,9 @@ class World:
             modules=modules,
             temperature=objective.temperatures[1],
         )
+        for slot in objective.slots:
+            columns |= {f"{slot.name}.{key}": value for key, value in slot.observe(step).items()}
+        return step
 
 
 def _alignment(objective: Objective, rows: Tensor) -> Tensor | None:

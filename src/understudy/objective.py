@@ -124,7 +124,8 @@ class Context:
 
 
 class Slot(ABC):
-    """A part of an objective. Most only compute; some first *prepare* columns, or own a trained module."""
+    """A part of an objective. Most only compute; some first *prepare* columns, own a trained module, or *observe* each
+    batch to keep something per row."""
 
     name: str
     #: Whether the student's penultimate features must be at hand (``step.outputs.features``).
@@ -150,6 +151,10 @@ class Slot(ABC):
     def module(self, context: Context) -> nn.Module | None:
         """A module that trains and is saved with the student, and is absent from ``predict``."""
         return None
+
+    def observe(self, step: Step) -> Columns:
+        """Columns for this batch's rows, before its losses: once a batch, with the rows of all processes, detached."""
+        return {}
 
     def slots(self) -> Iterator["Slot"]:
         yield self

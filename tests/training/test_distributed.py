@@ -24,7 +24,7 @@ from ..three_blobs import CLASSES, FAST, world
 from ..together import together
 from .distributed_training import TOLERANCE, Net, check_ends, distance, kill, train, train_into
 
-METHODS = ("weighted", "s_model", "co_teaching", "l2rw")
+METHODS = ("weighted", "s_model", "co_teaching", "l2rw", "sop")
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -44,6 +44,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "untouched": ("s_model", {"batch_size": 2, "epochs": 1, "optimizer": "sgd", "weight_decay": 0.1}),
     "accumulated": ("slam", {"accumulate": 3, "clip": 0.5}),
     "phases": ("weighted", {"pretrain_epochs": 2, "finetune_epochs": 1}),
+    "observed": ("elr", {"optimizer": "lbfgs", "weight_decay": 0.01}),
     "lbfgs": ("mentornet_pd", {"optimizer": "lbfgs", "weight_decay": 0.01}),
 }
 

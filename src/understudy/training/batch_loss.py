@@ -19,7 +19,7 @@ from understudy.inference.passes import FeatureTap, device_of, logits_of, penult
 from understudy.labels.reliability import Reliability
 from understudy.maths.alignment.aligner import Aligner
 from understudy.maths.alignment.forward_mode import Direction
-from understudy.objective import Columns, Context, Objective, Outputs, Step
+from understudy.objective import Columns, Context, Objective, Outputs, Slot, Step
 from understudy.training.distributed import SyncedBatchNorm, on_rank_zero
 from understudy.training.options import TrainingOptions
 from understudy.training.prepare import Prepared, cross_fit_folds, predict_out_of_fold, prepare_slots
@@ -113,7 +113,10 @@ class StudentLearner:
         self._cache: dict[str, Tensor] = {}
         #: The full batch that is being scored, and what was computed of it the first time.
         self._cached_batch: Batch | None = None
+        #: The last batch, and what the slots observed of it.
+        self._observed: tuple[Batch | None, Columns] = (None, {})
         objective = self.objective
+        self.observers = [slot for slot in objective.slots if type(slot).observe is not Slot.observe]
         self.weighs_gold, self.can_vanish = objective.weighs_gold, objective.can_vanish
         self.tap = FeatureTap(student, self.options.feature_layer) if objective.wants_features else None
         self.aligner = Aligner(student) if objective.alignment_rows and self.pool is not None else None
@@ -207,12 +210,28 @@ class StudentLearner:
             outputs = _cut(outputs, slice(0))
         if not batch.pool_count:
             return Losses(self._gold_losses(outputs.logits, batch.gold_rows), golds, None)
-        step = self._step(_cut(outputs, slice(golds, None)) if golds else outputs, batch)
+        step = self._observe(self._step(_cut(outputs, slice(golds, None)) if golds else outputs, batch), batch)
         labels = self._labels(batch.gold_rows, outputs.logits.device) if golds else None
         target = self.cached(batch, "target", lambda: self._target(step, batch))
         if labels is None:
             return Losses(self.objective.pool_losses(step, target), 0, step)
         return Losses(self.objective.all_losses(outputs.logits, labels, step, target), golds, step)
+
+    def _observe(self, step: Step, batch: Batch) -> Step:
+        """The step with the columns that slots make of this batch."""
+        if not self.observers:
+            return step
+        if self._observed[0] is not batch:
+            outputs = step.outputs
+            features = None if outputs.features is None else outputs.features.detach()
+            whole = replace(step, outputs=Outputs(outputs.logits.detach(), features))
+            share = None if self.processes is None else self._share(batch)
+            whole = whole if share is None else share.gather_step(whole)
+            made = {
+                f"{slot.name}.{key}": value for slot in self.observers for key, value in slot.observe(whole).items()
+            }
+            self._observed = batch, {key: value if share is None else share.own(value) for key, value in made.items()}
+        return replace(step, columns={**step.columns, **self._observed[1]})
 
     def _target(self, step: Step, batch: Batch) -> Tensor:
         target = self.objective.target

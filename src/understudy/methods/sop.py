@@ -1,0 +1,108 @@
+"""Sparse over-parametrisation: learn a sparse error for every label beside the student (Liu et al., ICML 2022).
+
+Liu et al., "Robust Training under Label Noise by Over-parameterization" (ICML 2022), Algorithm 1. Each pool row has a
+number u and a vector v, tiny at first; the student's prediction is scored with the error that they stand for,
+
+    ce(q, φ(f + s)),        s = u² q − v² (1 − q),        φ(a) = max(a, ε) / Σ max(a, ε),    ε = 1e-4
+
+so that a label which the student cannot explain is explained by s, and s is absent from ``predict``. u goes down the
+gradient of that cross-entropy, v down that of ‖onehot(argmax f) + s − q‖² (cross-entropy says nothing of entries that
+the label has not), each by plain gradient descent on the mean over the batch's pool rows with a constant rate of its
+own, both in [−1, 1]; no gold is needed. What is not the label's grows by (1 + 4 · ``v_lr`` / batch) a visit, so that
+short trainings and large batches need larger rates. 10 and 10 are the paper's for CIFAR-10, batches of 128 and 120
+epochs. Their later code also moves u by the squared error and has another rate for it; the paper's form is taken.
+SOP+ (consistency and class balance) is not reproduced.
+
+    us.train(student, None, us.Pool(x, noisy_labels), us.sop(), epochs=120)
+"""
+
+from dataclasses import dataclass
+from typing import Unpack
+
+import torch
+from torch import Tensor, nn
+
+from understudy.errors import UnderstudyError
+from understudy.maths.losses import cross_entropy
+from understudy.method_options import Slots, method
+from understudy.objective import Columns, Context, Link, Objective, Step, Target, TeacherTarget
+
+__all__ = ["sop", "sop_link"]
+
+EPSILON = 1e-4
+
+
+def sparse_error(u: Tensor, v: Tensor, label: Tensor) -> Tensor:
+    """s, ``(B, C)``, of u ``(B, 1)`` and v ``(B, C)``."""
+    return u.square() * label - v.square() * (1 - label)
+
+
+def log_explained(f: Tensor, error: Tensor) -> Tensor:
+    """log φ(f + s), ``(B, C)``."""
+    raised = (f + error).clamp(min=EPSILON)
+    return raised.log() - raised.sum(-1, keepdim=True).log()
+
+
+class LabelErrors(nn.Module):
+    """u and v of every pool row. Buffers: a row moves when it is drawn, and no optimizer has a part in it."""
+
+    u: Tensor
+    v: Tensor
+
+    def __init__(self, rows: int, classes: int, start: float) -> None:
+        super().__init__()
+        self.register_buffer("u", start * torch.randn(rows, 1))
+        self.register_buffer("v", start * torch.randn(rows, classes))
+
+
+@dataclass(frozen=True)
+class SopLink(Link):
+    """The prediction with the label's error as a slot."""
+
+    labels: Target
+    u_lr: float = 10.0
+    v_lr: float = 10.0
+    start: float = 1e-8
+    name: str = "sop"
+
+    def __post_init__(self) -> None:
+        for option in ("u_lr", "v_lr", "start"):
+            if not (value := getattr(self, option)) >= 0:
+                raise UnderstudyError(f"sop({option}={value}) must not be negative")
+
+    def module(self, context: Context) -> nn.Module:
+        return LabelErrors(len(context.pool), context.classes, self.start)
+
+    def observe(self, step: Step) -> Columns:
+        """u and v as they are; their next values are stored, as of an optimizer that steps when the student's does."""
+        errors = step.modules[self.name]
+        assert isinstance(errors, LabelErrors)
+        rows = step.rows.to(errors.u.device)
+        u, v = errors.u[rows].requires_grad_(), errors.v[rows].requires_grad_()
+        f, label = (step.outputs.logits / step.temperature).softmax(-1).to(u.dtype), self.labels(step).to(u.dtype)
+        best = torch.zeros_like(f).scatter_(-1, f.argmax(-1, keepdim=True), 1.0)
+        if len(rows):
+            with torch.enable_grad():
+                explained = cross_entropy(log_explained(f, sparse_error(u, v, label)), label).mean()
+                squared = (best + sparse_error(u, v, label) - label).square().sum(-1).mean()
+                (by_u,), (by_v,) = torch.autograd.grad(explained, [u]), torch.autograd.grad(squared, [v])
+            errors.u[rows] = (u.detach() - self.u_lr * by_u).clamp(-1, 1)
+            errors.v[rows] = (v.detach() - self.v_lr * by_v).clamp(-1, 1)
+        return {"u": u.detach(), "v": v.detach()}
+
+    def __call__(self, logits: Tensor, step: Step) -> Tensor:
+        u, v = step.columns[f"{self.name}.u"], step.columns[f"{self.name}.v"]
+        return log_explained(logits.softmax(-1), sparse_error(u, v, self.labels(step)))
+
+
+def sop_link(u_lr: float = 10.0, v_lr: float = 10.0, *, start: float = 1e-8, hard: bool = False) -> Link:
+    """The prediction with the label's error as a slot."""
+    return SopLink(TeacherTarget(hard=hard), u_lr, v_lr, start)
+
+
+@method
+def sop(
+    u_lr: float = 10.0, v_lr: float = 10.0, *, start: float = 1e-8, hard: bool = False, **slots: Unpack[Slots]
+) -> Objective:
+    link = sop_link(u_lr, v_lr, start=start, hard=hard)
+    return Objective(name="sop", target=TeacherTarget(hard=hard), link=link, **slots)
