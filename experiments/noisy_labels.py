@@ -50,6 +50,8 @@ VARIANTS: dict[str, Variant] = {
     "random_weights": Variant(us.random_weights),
     "gce": Variant(us.gce),
     "gce, truncated": Variant(lambda: us.gce(truncated=True)),
+    "elr": Variant(us.elr),
+    "sop": Variant(us.sop),
     "bootstrap, hard": Variant(us.bootstrap),
     "bootstrap, soft": Variant(lambda: us.bootstrap(target="soft")),
     "forward": Variant(us.forward),
@@ -141,10 +143,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2, help="processes of one thread each")
+    parser.add_argument("--only", nargs="+", help="rows of the table beside vanilla, e.g. elr sop")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     started = time.perf_counter()
-    names = [*VARIANTS, "forward, anchor", "clean only"]
+    names = ["vanilla", *args.only] if args.only else [*VARIANTS, "forward, anchor", "clean only"]
     jobs = [(seed, flip, name) for seed in range(args.seeds) for flip in FLIPS for name in names]
     found: dict[tuple[str, str], list[Result]] = {}
     for job, result in zip(jobs, in_processes(result_of, jobs, args.workers), strict=True):

@@ -83,6 +83,8 @@ def s_model_from_baseline(data: Flipped) -> Objective:
     return Objective(name="s_model", target=TeacherTarget(), link=link)
 
 
+GUESSED_RATE = 0.2
+
 METHODS: dict[str, Callable[[Flipped], us.Objective]] = {
     "Baseline": lambda data: us.vanilla(),
     "Reed hard": lambda data: us.bootstrap(),
@@ -98,6 +100,10 @@ METHODS: dict[str, Callable[[Flipped], us.Objective]] = {
         data.strength, target="soft", target_temperature=0.5
     ),
     "Co-teaching": lambda data: us.co_teaching(data.noise, gradual_epochs=10),
+    # The rate that most users would guess, whatever the noise is.
+    "Co-teaching, rate not told": lambda data: us.co_teaching(GUESSED_RATE, gradual_epochs=10),
+    "ELR": lambda data: us.elr(),
+    "SOP": lambda data: us.sop(),
     "GCE": lambda data: us.gce(),
     "GCE, truncated": lambda data: us.gce(truncated=True),
     "Clean only": lambda data: us.vanilla(),
