@@ -61,13 +61,13 @@ def fit_combination(
     unseen = torch.empty_like(probs)
     for number in fold.unique().tolist():
         mine, counts = fold == number, None if pool is None else pool.without(number)
-        others = probs[~mine], teacher[~mine], y[~mine]
-        unseen[mine] = _apply(_fit(*others, counts), probs[mine], teacher[mine])
-        inner, among = random_folds(len(others[2])), torch.empty_like(others[0])
+        f, s, labels = probs[~mine], teacher[~mine], y[~mine]
+        unseen[mine] = _apply(_fit(f, s, labels, counts), probs[mine], teacher[mine])
+        inner, among = random_folds(len(labels)), torch.empty_like(f)
         for part in inner.unique().tolist():
             out = inner == part
-            among[out] = _apply(_fit(*(each[~out] for each in others), counts), others[0][out], others[1][out])
-        helps[mine] = _better(among, logits[~mine], others[2])
+            among[out] = _apply(_fit(f[~out], s[~out], labels[~out], counts), f[out], s[out])
+        helps[mine] = _better(among, logits[~mine], labels)
     every = _fit(probs, teacher, y, None if pool is None else pool.every)
     return FittedCombination(every, _better(unseen, logits, y), unseen, helps)
 
