@@ -5,7 +5,9 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 #: On the package index, where ``understudy`` is another project.
 NAME = "understudy-ml"
@@ -62,6 +64,14 @@ def install(extra: str) -> str:
     root = Path(__file__).parents[2]
     from_folder = (root / "pyproject.toml").exists()
     return f'pip install -e "{root}[{extra}]"' if from_folder else f'pip install "{NAME}[{extra}]"'
+
+
+def optional(module: str, needed: str, extra: str) -> Any:
+    """A module of an extra; ``needed``: by what, for the message where it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise UnderstudyError(f"{needed}: {install(extra)}") from error
 
 
 def warn(message: str) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from understudy.cli import shared
 from understudy.cli.shared import argument, flag, takes_options
-from understudy.errors import UnderstudyError, warn
+from understudy.errors import UnderstudyError, optional, warn
 from understudy.serving.serve_options import TeacherOptions
 
 TOKEN = "UNDERSTUDY_TOKEN"
@@ -65,14 +65,11 @@ def serve_command(
         raise UnderstudyError("--log-content needs --log FOLDER, where rows are kept")
     compiled = _compiled(pattern)
     with shared.loading():
-        try:
-            import uvicorn  # noqa: F401
+        from understudy.serving.served_model import NEEDS
 
-            from understudy.serving.service import STRANGER, Service, Settings
-        except ImportError as error:
-            from understudy.serving.served_model import MISSING
-
-            raise UnderstudyError(MISSING) from error
+        for module in ("starlette", "uvicorn"):
+            optional(module, NEEDS, "serve")
+        from understudy.serving.service import STRANGER, Service, Settings
         from understudy.store.files import locked
         from understudy.web.access import Access
         from understudy.web.server import LOOPBACK, HttpServer

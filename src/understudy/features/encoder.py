@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.errors import UnderstudyError, first_line, install
+from understudy.errors import UnderstudyError, first_line, optional
 from understudy.features.installed_encoders import INSTALL, installed
 from understudy.features.raw_columns import RawColumns
 from understudy.features.tabular import Part
@@ -231,11 +231,7 @@ def _download(name: str, revision: str | None) -> Path:
 
 
 def transformers_library(what: str = "encoders") -> Any:
-    try:
-        import transformers
-    except ImportError as error:
-        raise UnderstudyError(f"{what} need transformers: {install('hf')}") from error
-    return transformers
+    return optional("transformers", f"{what} need transformers", "hf")
 
 
 @contextmanager

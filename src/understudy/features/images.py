@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from understudy.data.rows import Rows
-from understudy.errors import UnderstudyError, first_line, install
+from understudy.errors import UnderstudyError, first_line, optional
 from understudy.features.raw_columns import RawColumns
 from understudy.features.tabular import Part
 from understudy.store.arrow import Array
@@ -112,10 +112,9 @@ def to_pixels(image: Any, *, size: tuple[int, int], mode: str) -> Array:
 
 
 def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise UnderstudyError(f"images need Pillow: {install('images')}") from error
+    optional("PIL", "images need Pillow", "images")
+    from PIL import Image
+
     return Image
 
 

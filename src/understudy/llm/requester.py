@@ -23,7 +23,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from understudy.errors import UnderstudyError, first_line, install, warn
+from understudy.errors import UnderstudyError, first_line, optional, warn
 from understudy.llm.answer_folder import AskFolder, answer_line
 from understudy.llm.ledger import Journal, Ledger, usage_of
 from understudy.llm.request import OPENAI, AskPlan, LabelModel, Row, most_tokens, request_body
@@ -75,11 +75,7 @@ class Endpoint:
         plain = [r"(?<=\\)" if letter == "\\" else re.escape(letter) for letter in self._key]
         letters = [rf"\\*+(?:{same}|u(?i:{ord(letter):04x}))" for same, letter in zip(plain, self._key, strict=True)]
         self._secret = re.compile(r"(?<!\\)" + "".join(letters) if len(letters) >= _SECRET else "(?!)")
-        try:
-            import openai
-        except ImportError as error:
-            raise UnderstudyError(f"asking an LLM needs openai: {install('llm')}") from error
-        self._openai: Any = openai
+        self._openai = optional("openai", "asking an LLM needs openai", "llm")
 
     async def __aenter__(self) -> Self:
         # A server that is not there is found out in seconds, however long its answers may take.

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from understudy.errors import UnderstudyError, first_line, install, warn
+from understudy.errors import UnderstudyError, first_line, optional, warn
 from understudy.parallel.executors import Cell, CellRunner, ErrorsAsResults, Failure, Result, Results, one_thread
 from understudy.store.option_fields import checked
 
@@ -114,11 +114,7 @@ def _ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # It would otherwise warn, once per start, of a default that will change; a cell asks for its GPUs by number.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        import ray as engine
-    except ImportError as error:
-        raise UnderstudyError(f"us.ray needs Ray: {install('ray')}") from error
-    return engine
+    return optional("ray", "us.ray needs Ray", "ray")
 
 
 class _RayRunner(CellRunner[Cell, Result]):

@@ -22,11 +22,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from understudy.errors import UnderstudyError, first_line, install
+from understudy.errors import UnderstudyError, first_line, optional
 from understudy.inference.cascade import COMBINED, TEACHER, Cascade, DeferralRule
 from understudy.store.files import cache_folder, digest
 
-MISSING = f"serving needs onnxruntime, starlette and uvicorn: {install('serve')}"
+NEEDS = "serving needs onnxruntime, starlette and uvicorn"
 #: Once so many rows are in a batch, it takes no further request.
 MOST_AT_ONCE = 256
 #: Seconds; above, a batch would hold up the other connections.
@@ -48,16 +48,13 @@ class ServedModel:
     @classmethod
     def load(cls, folder: Path, *, defer_below: float | None = None, threads: int = 1) -> "ServedModel":
         """``defer_below``: a confidence below which rows are deferred, instead of the rule in the folder."""
-        try:
-            from understudy.inference.standalone import Model
-        except ImportError as error:
-            raise UnderstudyError(MISSING) from error
+        standalone = optional("understudy.inference.standalone", NEEDS, "serve")
         cascade, exported = Cascade.load(folder), _exported(folder)
         if defer_below is not None:
             answer = TEACHER if cascade.combination is None else COMBINED
             cascade = Cascade(cascade.combination, DeferralRule([1 - defer_below], answer))
         try:
-            model = Model(exported, threads=threads)
+            model = standalone.Model(exported, threads=threads)
             content = b"".join((exported / name).read_bytes() for name in ("features.json", "model.onnx"))
         except Exception as error:  # whatever the runtime raises
             raise UnderstudyError(f"{exported} cannot be served ({first_line(error)}); export it again") from error

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from understudy.errors import UnderstudyError, first_line, install
+from understudy.errors import UnderstudyError, first_line, optional
 
 Array = np.ndarray[Any, Any]
 
@@ -193,10 +193,7 @@ def _datasets_frame(value: Any) -> Frame:
 
 
 def _by_narwhals(value: Any, kind: str) -> Any:
-    try:
-        import narwhals
-    except ImportError as error:
-        raise UnderstudyError(f"a {kind} is read by narwhals, which is not installed: {install('frames')}") from error
+    narwhals = optional("narwhals", f"a {kind} is read by narwhals, which is not installed", "frames")
     try:
         frame = narwhals.from_native(value)
         return (frame.collect() if isinstance(frame, narwhals.LazyFrame) else frame).to_arrow()

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from understudy.errors import UnderstudyError, install, warn
+from understudy.errors import UnderstudyError, optional, warn
 from understudy.io.label_columns import DRAWN, SHOWN
 from understudy.io.readers import object_column
 from understudy.io.table import Stored, text_columns
@@ -34,7 +34,6 @@ from understudy.web.server import LOOPBACK, HttpServer, free_port
 
 PORT = 8420
 ANSWERS, VOTES = (".csv", ".parquet"), (".parquet", ".csv", ".jsonl")
-MISSING = f"the label page needs starlette and uvicorn: {install('label')}"
 
 
 class LabelServer(HttpServer):
@@ -52,13 +51,11 @@ class LabelServer(HttpServer):
         guideline: str | Path | None = None,
         show_suggestion: bool = False,
     ) -> None:
-        try:
-            import uvicorn  # noqa: F401
+        for module in ("starlette", "uvicorn"):
+            optional(module, "the label page needs starlette and uvicorn", "label")
+        from understudy.web.access import Access, stored_secret, token_of
+        from understudy.web.app import STRANGER, LabelApp
 
-            from understudy.web.access import Access, stored_secret, token_of
-            from understudy.web.app import STRANGER, LabelApp
-        except ImportError as error:
-            raise UnderstudyError(MISSING) from error
         people = [current_user()] if annotators is None else list(annotators)
         for name in people:
             if not 0 < len(name) <= 60 or not name.isprintable() or name != name.strip():

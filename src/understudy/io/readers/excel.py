@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.data.checks import check_memory
-from understudy.errors import UnderstudyError, first_line, install
+from understudy.errors import UnderstudyError, first_line, optional
 from understudy.io.readers import TableSource
 from understudy.io.readers.csv_jsonl import csv_source
 
@@ -23,10 +23,7 @@ _CELL = 60
 
 
 def excel_source(path: Path, ours: Mapping[str, str] | None = None, wanted: str = "") -> TableSource:
-    try:
-        import python_calamine
-    except ImportError as error:
-        raise UnderstudyError(f"{path} is read by python-calamine: {install('excel')}") from error
+    python_calamine = optional("python_calamine", f"{path} is read by python-calamine", "excel")
     try:
         with python_calamine.CalamineWorkbook.from_path(path) as book:
             sheets = {}
