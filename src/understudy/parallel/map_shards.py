@@ -162,7 +162,7 @@ class PassFolder:
         files = {path.name: record["checksum"] for path, record in zip(self.files(), records, strict=True)}
         summaries = [{"rows": record["rows"], **record["summary"]} for record in records]
         finished = {"settings": settings, "finished": True, "shards": summaries}
-        SHARD_PASS.write(self.path, finished, checksums=files)
+        SHARD_PASS.write(self.path, finished, files)
         shutil.rmtree(self.staging)
         return summaries
 

@@ -37,7 +37,9 @@ from understudy.store.settings import check_same
 
 FORMAT = 1
 FILES, CHECKSUM = "sha256", "manifest_sha256"
-NO_FILES: Mapping[str, bytes] = {}
+#: By name, their content, or its checksum where it is not at hand.
+Files = Mapping[str, bytes | str]
+NO_FILES: Files = {}
 Manifest = dict[str, Any]
 Key = TypeVar("Key", bound=tuple[Any, ...])
 
@@ -48,18 +50,9 @@ class Finding(NamedTuple):
     problem: str | None
 
 
-def write_checked(
-    path: Path,
-    content: Mapping[str, Any],
-    files: Mapping[str, bytes] = NO_FILES,
-    *,
-    checksums: Mapping[str, str] | None = None,
-) -> None:
-    """Write ``content`` with the checksums of ``files`` in its folder, and of itself.
-
-    ``checksums``: by name, of files whose content is not at hand.
-    """
-    listed = dict(checksums or {name: hashlib.sha256(stored).hexdigest() for name, stored in files.items()})
+def write_checked(path: Path, content: Mapping[str, Any], files: Files = NO_FILES) -> None:
+    """Write ``content`` with the checksums of ``files`` in its folder, and of itself."""
+    listed = {name: stored if isinstance(stored, str) else digest(stored) for name, stored in files.items()}
     manifest = {"format": FORMAT, **content, **({FILES: listed} if listed else {})}
     write_json(path, {**manifest, CHECKSUM: _json_digest(manifest)})
 
@@ -98,15 +91,8 @@ class FolderKind:
     also: Callable[[Path, Manifest], Iterable[Finding]] = lambda folder, manifest: ()
     cure: str = "restore it"
 
-    def write(
-        self,
-        folder: Path,
-        content: Mapping[str, Any],
-        files: Mapping[str, bytes] = NO_FILES,
-        *,
-        checksums: Mapping[str, str] | None = None,
-    ) -> None:
-        write_checked(folder / self.manifest, {"kind": self.name, **content}, files, checksums=checksums)
+    def write(self, folder: Path, content: Mapping[str, Any], files: Files = NO_FILES) -> None:
+        write_checked(folder / self.manifest, {"kind": self.name, **content}, files)
 
     def read(self, folder: Path, *, check_all: bool = False) -> Manifest:
         """Its content; ``check_all``: what counts beside the listed files is checked as well."""
@@ -177,7 +163,7 @@ def _problem(folder: Path, name: str, expected: Any) -> str | None:
 
 def _json_digest(content: Mapping[str, Any]) -> str:
     """Of the content as a reader of the file gets it: keys that were numbers are text, and sorted as such."""
-    return hashlib.sha256(json.dumps(json.loads(json.dumps(content)), sort_keys=True).encode()).hexdigest()
+    return digest(json.dumps(json.loads(json.dumps(content)), sort_keys=True).encode())
 
 
 class Jobs:
@@ -193,7 +179,7 @@ class Jobs:
         """What is still to do."""
         return [key for key in keys if not self.file(key).exists()]
 
-    def write(self, key: tuple[Any, ...], cell: Mapping[str, Any], files: Mapping[str, bytes] = NO_FILES) -> None:
+    def write(self, key: tuple[Any, ...], cell: Mapping[str, Any], files: Files = NO_FILES) -> None:
         """``files``: beside the cell, whose checksums it holds."""
         settings = {} if self.settings is None else {"settings": self.settings}
         write_checked(self.file(key), {**settings, **dict(zip(self.names, key, strict=False)), **cell}, files)
