@@ -7,20 +7,20 @@ from typing import Literal
 from understudy.acquisition.strategies import NAMES
 from understudy.io.data_options import FILES
 from understudy.methods import NAMES as METHOD_NAMES
-from understudy.store.option_fields import check_options, option
+from understudy.store.option_fields import check_options, option, typed_option
 from understudy.training.options import AUTO
 
 
 @dataclass(frozen=True)
 class LoopOptions:
-    budget: int = option(help="Labels to request in all, the start included.", typed=int, least=1)
-    start: int = option(50, help="Rows of the first round, drawn at random.", typed=int, least=0)
-    batch: int = option(50, help="Rows of every further round, picked by the strategy.", typed=int, least=1)
-    seed: int = option(0, help="Same seed, same result.", typed=int)
-    stop_after: int | None = option(
-        None, help="Stop after so many rounds in a row that change few predictions.", typed=int | None, least=1,
-    )  # fmt: skip
-    stop_change: float = option(0.01, help="Share of the predictions that counts as few.", typed=float, least=0)
+    budget: int = typed_option(help="Labels to request in all, the start included.", least=1)
+    start: int = typed_option(50, help="Rows of the first round, drawn at random.", least=0)
+    batch: int = typed_option(50, help="Rows of every further round, picked by the strategy.", least=1)
+    seed: int = typed_option(0, help="Same seed, same result.")
+    stop_after: int | None = typed_option(
+        None, help="Stop after so many rounds in a row that change few predictions.", least=1
+    )
+    stop_change: float = typed_option(0.01, help="Share of the predictions that counts as few.", least=0)
     warm_start: bool = option(False, help="Start each round from the student of the last one.")
     ema_decay: float = option(0.999, help="Of the moving average that s_badge and lhd need.")
     ema_warmup: bool = option(True, help="Whether the moving average warms up.")
@@ -35,31 +35,31 @@ class LoopOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class CampaignOptions(LoopOptions):
-    pool: Path = option(help="Rows that may be labelled.", typed=Path)
-    out: Path = option(help="The campaign's folder; the same command continues there.", typed=Path)
-    gold: list[str] | None = option(
-        None, help="Trusted labels; again with +FILE for the labels of a chosen batch.", typed=list[str] | None
+    pool: Path = typed_option(help="Rows that may be labelled.")
+    out: Path = typed_option(help="The campaign's folder; the same command continues there.")
+    gold: list[str] | None = typed_option(
+        None, help="Trusted labels; again with +FILE for the labels of a chosen batch."
     )
-    test: Path | None = option(None, help="Test set.", typed=Path | None, panel=FILES)
-    strategy: str = option("margin", help=f"One of {', '.join(NAMES)}.", typed=str)
-    label: Literal["file", "page"] = option(
-        "file", help="Where people label: a file per round, or the label page.", typed=Literal["file", "page"]
+    test: Path | None = typed_option(None, help="Test set.", panel=FILES)
+    strategy: str = typed_option("margin", help=f"One of {', '.join(NAMES)}.")
+    label: Literal["file", "page"] = typed_option(
+        "file", help="Where people label: a file per round, or the label page."
     )
-    answers: Path | None = option(
-        None, typed=Path | None,
+    answers: Path | None = typed_option(
+        None,
         help="A file of id and label (or teacher_label, of understudy ask), now or later: its rows are not waited for.",
-    )  # fmt: skip
-    from_log: bool = option(False, help="The pool is the log of understudy serve: rows it deferred.", typed=bool)
-    price: float = option(1.0, help="Of one label, for the cost per point of accuracy.", typed=float, least=0)
-    method: str | None = option(
-        None, typed=str | None,
+    )
+    from_log: bool = typed_option(False, help="The pool is the log of understudy serve: rows it deferred.")
+    price: float = typed_option(1.0, help="Of one label, for the cost per point of accuracy.", least=0)
+    method: str | None = typed_option(
+        None,
         help=f"Train on the pool's own imperfect labels too, by one of {', '.join(METHOD_NAMES)}. Default: on gold "
         "and new labels alone.",
-    )  # fmt: skip
-    method_options: list[str] | None = option(
-        None, help="A setting of the method; repeat for more.", typed=list[str] | None, flag="option"
     )
-    student: str = option(
-        AUTO, typed=str,
+    method_options: list[str] | None = typed_option(
+        None, help="A setting of the method; repeat for more.", flag="option"
+    )
+    student: str = typed_option(
+        AUTO,
         help="A net and its sizes: linear, mlp:128,128, lenet…; hf:FOLDER, a pretrained net that reads --text; auto.",
-    )  # fmt: skip
+    )

@@ -8,15 +8,17 @@ The command line makes its flags of the fields (``cli/shared.py``); this file lo
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from understudy.errors import UnderstudyError, shown
-from understudy.store.option_fields import option, read_pairs
+from understudy.store.option_fields import option, read_pairs, typed_option
 
 if TYPE_CHECKING:
     from understudy.io.read import Examples
 
 FILES, FEATURES = "Files", "Features"
+_files, _features = (partial(typed_option, panel=panel) for panel in (FILES, FEATURES))
 # More classes than this are given, not guessed.
 MANY_CLASSES = 10_000
 
@@ -66,14 +68,14 @@ class ColumnOptions:
 
     columns: dict[str, str] | None = option(
         None, help="A column by its name in your files, e.g. label=truth; repeat for more.", typed=list[str] | None,
-        flag="column", metavar="NAME=THEIRS", panel=FILES, read=read_mapping,
+        flag="column", metavar="NAME=THEIRS", read=read_mapping, panel=FILES,
     )  # fmt: skip
-    label: str | None = option(None, help="The column of your own labels (label).", typed=str | None, panel=FILES)
+    label: str | None = _files(None, help="The column of your own labels (label).")
     teacher: str | list[str] | None = option(
         None, help="The column of the teacher's labels; several (ana,ben): the votes of so many.", typed=str | None,
-        panel=FILES, read=read_list,
+        read=read_list, panel=FILES,
     )  # fmt: skip
-    id: str | None = option(None, help="The column of ids (id).", typed=str | None, panel=FILES)
+    id: str | None = _files(None, help="The column of ids (id).")
 
     @property
     def mapping(self) -> dict[str, str]:
@@ -95,41 +97,30 @@ class DataOptions(ColumnOptions):
 
     classes: int | list[str] | None = option(
         None, help="Their names in order (neg,pos), or their number, where the files do not show all.",
-        typed=str | None, panel=FILES, read=read_classes,
+        typed=str | None, read=read_classes, panel=FILES,
     )  # fmt: skip
-    votes: str = option(
-        "majority", help="Model that combines teacher_votes: majority, dawid_skene or gold.", typed=str, panel=FILES
+    votes: str = _files("majority", help="Model that combines teacher_votes: majority, dawid_skene or gold.")
+    text: str | None = _features(None, help="The column of texts.")
+    encoder: str = _features(
+        "auto", help="Vectors of texts or images: an encoder's name or folder; none; auto: one that is installed."
     )
-    text: str | None = option(None, help="The column of texts.", typed=str | None, panel=FEATURES)
-    encoder: str = option(
-        "auto", help="Vectors of texts or images: an encoder's name or folder; none; auto: one that is installed.",
-        typed=str, panel=FEATURES,
-    )  # fmt: skip
-    small: bool = option(
-        False, help="Only the label sources see the encoder; the student takes TF-IDF or pixels, and runs without it.",
-        typed=bool, panel=FEATURES, flag="small",
-    )  # fmt: skip
-    image: str | None = option(None, help="The column of images: paths or bytes.", typed=str | None, panel=FEATURES)
-    image_size: int | None = option(
-        None, help="Pixels per side. Default: as the first image, at most 64.", typed=int | None, panel=FEATURES,
-        least=1,
-    )  # fmt: skip
+    small: bool = _features(
+        False, help="Only the label sources see the encoder; the student takes TF-IDF or pixels, and runs without it."
+    )
+    image: str | None = _features(None, help="The column of images: paths or bytes.")
+    image_size: int | None = _features(None, help="Pixels per side. Default: as the first image, at most 64.", least=1)
     use: list[str] | None = option(
         None, help="Columns of numbers and categories to use (age,job). Default: all, or none beside a text.",
-        typed=str | None, panel=FEATURES, read=read_list,
+        typed=str | None, read=read_list, panel=FEATURES,
     )  # fmt: skip
     types: dict[str, str] | None = option(
         None, help="Types of columns where they are ambiguous: zip=text,age=number,day=date,until=date:%d/%m/%Y.",
-        typed=str | None, panel=FEATURES, read=read_types,
+        typed=str | None, read=read_types, panel=FEATURES,
     )  # fmt: skip
-    missing: str = option(
-        "median", help="A missing number: median (of the training rows) beside a column that marks it, or error.",
-        typed=str, panel=FEATURES,
-    )  # fmt: skip
-    scale: bool = option(
-        True, help="Standardise numbers to mean 0, standard deviation 1.", typed=bool, panel=FEATURES,
-        flag="scale/--no-scale",
-    )  # fmt: skip
+    missing: str = _features(
+        "median", help="A missing number: median (of the training rows) beside a column that marks it, or error."
+    )
+    scale: bool = _features(True, help="Standardise numbers to mean 0, standard deviation 1.", flag="scale/--no-scale")
 
     def read(self, gold: Sequence[Any], *, both: bool = False, needs_pool: bool = False, **files: Any) -> "Examples":
         """``gold``: a file or table, and files of labels of chosen batches (``+FILE``); ``pool`` (without: the gold

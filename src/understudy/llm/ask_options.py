@@ -8,7 +8,7 @@ from typing import Any
 
 from understudy.errors import UnderstudyError
 from understudy.labels import ANSWER_FORMS
-from understudy.store.option_fields import check_options, option, read_pairs
+from understudy.store.option_fields import check_options, option, read_pairs, typed_option
 
 PROMPT, SERVER, COST, PACE = "Prompt", "Server", "Cost", "Pace"
 
@@ -24,7 +24,7 @@ def _read_template(path: Path | None) -> str | None:
         raise UnderstudyError(f"cannot read {path}: {error}; name a Jinja template") from error
 
 
-_prompt, _server, _cost, _pace = (partial(option, panel=panel) for panel in (PROMPT, SERVER, COST, PACE))
+_prompt, _server, _cost, _pace = (partial(typed_option, panel=panel) for panel in (PROMPT, SERVER, COST, PACE))
 
 
 @dataclass(frozen=True)
@@ -38,22 +38,20 @@ class AskOptions:
         read=partial(read_pairs, flag="describe", wanted="CLASS=DESCRIPTION"), metavar="CLASS=DESCRIPTION",
     )  # fmt: skip
     examples: Sequence[Any] = option((), help="Pairs of a row and its label, shown to the model.")
-    votes: int = _prompt(1, help="Answers per row and model; the label is then their shares.", typed=int, least=1)
-    temperature: float | None = _prompt(None, help="Default: 0; 1 with --votes.", typed=float | None, least=0, most=2)
-    max_tokens: int | None = _prompt(
-        None, help="Of an answer. Default: enough for a class name.", typed=int | None, least=1
-    )
+    votes: int = _prompt(1, help="Answers per row and model; the label is then their shares.", least=1)
+    temperature: float | None = _prompt(None, help="Default: 0; 1 with --votes.", least=0, most=2)
+    max_tokens: int | None = _prompt(None, help="Of an answer. Default: enough for a class name.", least=1)
     logprobs: int | None = _prompt(
-        None, help="Alternatives per token; 0: none. Default: one per class.", typed=int | None, least=0, most=20
+        None, help="Alternatives per token; 0: none. Default: one per class.", least=0, most=20
     )
     structured: bool = _prompt(
-        True, help="Constrain answers to a JSON schema of the classes.", typed=bool, flag="structured/--no-structured"
+        True, help="Constrain answers to a JSON schema of the classes.", flag="structured/--no-structured"
     )
     aliases: Mapping[str, str] | None = _prompt(
         None, help="Another word for a class; repeat for more.", typed=list[str] | None, flag="alias",
         read=read_aliases, metavar="WORD=CLASS",
     )  # fmt: skip
-    form: str = _prompt("auto", help=f"Of the labels: {', '.join(ANSWER_FORMS)}.", typed=str)
+    form: str = _prompt("auto", help=f"Of the labels: {', '.join(ANSWER_FORMS)}.")
     base_url: str | Sequence[str] | None = _server(
         None, help="Its address, e.g. http://localhost:8000/v1. Default: OpenAI.", typed=list[str] | None
     )
@@ -62,11 +60,11 @@ class AskOptions:
     )
     price_in: float | Sequence[float] | None = _cost(None, help="Of a million tokens in.", typed=list[float] | None)
     price_out: float | Sequence[float] | None = _cost(None, help="Of a million tokens out.", typed=list[float] | None)
-    budget: float | None = _cost(None, help="Stop before this is exceeded, over all runs.", typed=float | None)
-    concurrency: int = _pace(8, help="Requests at a time.", typed=int, least=1)
-    timeout: float = _pace(60.0, help="Seconds to wait for an answer.", typed=float, above=0)
-    retries: int = _pace(8, help="Retries of a failed request.", typed=int, least=0)
-    again: bool = _pace(False, help="Repeat rows without a usable answer.", typed=bool)
+    budget: float | None = _cost(None, help="Stop before this is exceeded, over all runs.")
+    concurrency: int = _pace(8, help="Requests at a time.", least=1)
+    timeout: float = _pace(60.0, help="Seconds to wait for an answer.", above=0)
+    retries: int = _pace(8, help="Retries of a failed request.", least=0)
+    again: bool = _pace(False, help="Repeat rows without a usable answer.")
     progress: bool = option(True, help="Show progress.")
 
     def __post_init__(self) -> None:

@@ -73,6 +73,11 @@ def option(default: Any = MISSING, **known: Any) -> Any:
     return field(default=default, metadata={"option": Option(**known)})
 
 
+def typed_option(default: Any = MISSING, *, typed: Any = True, **known: Any) -> Any:
+    """One that can be typed: as the type of its field, if it is not given another."""
+    return option(default, typed=typed, **known)
+
+
 def known(each: "Field[Any]") -> Option:
     """The ``Option`` of a field."""
     found: Option = each.metadata["option"]
