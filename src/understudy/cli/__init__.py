@@ -4,7 +4,6 @@ A mistake of the user's is one line on stderr and exit code 2; Ctrl-C is one lin
 """
 
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -35,17 +34,9 @@ class OneLineErrors(typer.core.TyperGroup):
         finally:
             ProgressBar.muted = False
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         try:
-            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+            code = super().main(*args, standalone_mode=False, **extra)
         except _UsageError as error:
             command = error.ctx.command_path if error.ctx is not None else "understudy"
             message = error.format_message()
