@@ -16,7 +16,7 @@ import csv
 import gzip
 import io
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -75,10 +75,6 @@ class Delimited:
         delimiter, header = _find_delimiter(start.decode("utf-8-sig", "replace"), whole, known, path, name)
         return cls(path, content, delimiter, header)
 
-    def letters(self) -> IO[str]:
-        file: IO[bytes] = self.path.open("rb") if self.content is None else io.BytesIO(self.content)
-        return io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-
     def read(self, as_text: Sequence[str], *, alone: bool = False) -> Any:
         """``as_text``: columns whose types are not to be found; ``alone``: no others."""
         size = self.path.stat().st_size if self.content is None else len(self.content)
@@ -110,22 +106,19 @@ class Delimited:
                 raise UnderstudyError(f"{self.path}: {held}; save it as UTF-8, in Excel as 'CSV UTF-8'")
 
     def line(self, row: int) -> int:
-        return self._all_lines[row]
+        return self._lines[row]
 
     @cached_property
-    def _all_lines(self) -> list[int]:
-        return list(self._lines())
-
-    def _lines(self) -> Iterator[int]:
+    def _lines(self) -> list[int]:
         """The line where each row begins; cells may hold line breaks, and empty lines are no rows."""
-        with self.letters() as file:
+        found, before = [], 0
+        source: IO[bytes] = self.path.open("rb") if self.content is None else io.BytesIO(self.content)
+        with io.TextIOWrapper(source, encoding="utf-8-sig", newline="") as file:
             cells = csv.reader(file, delimiter=self.delimiter)
-            before, is_header = 0, True
             for row in cells:
-                if row and not is_header:
-                    yield before + 1
-                is_header = is_header and not row
+                found += [before + 1] if row else []
                 before = cells.line_num
+        return found[1:]  # without the header
 
 
 def _is_utf8(letters: bytes) -> bool:
