@@ -75,16 +75,6 @@ class RayTasks:
             raise UnderstudyError(f"{problem}; request less: us.ray(cpus=…, gpus=…), or more workers= for more cores")
         warn(f"{problem} yet; waiting for one that does")
 
-    def places(self, engine: Any) -> int:
-        """How many cells fit at once; read anew each time, because clusters grow and shrink."""
-        if self.workers is not None:
-            return self.workers
-        there = engine.cluster_resources()
-        places = there.get("CPU", 0.0) / self.cpus
-        if self.gpus:
-            places = min(places, there.get("GPU", 0.0) / self.gpus)
-        return max(1, int(places + 1e-9))
-
 
 def connected(address: str | None = None, cores: int | None = None) -> Any:
     """The package, connected to a cluster; one that is started here, of so many cores, ends with this process."""
@@ -136,7 +126,15 @@ class _RayRunner(CellRunner[Cell, Result]):
             ) from error
 
     def places(self) -> int:
-        return self.options.places(self.engine)
+        """Read anew each time, because clusters grow and shrink."""
+        options = self.options
+        if options.workers is not None:
+            return options.workers
+        there = self.engine.cluster_resources()
+        places = there.get("CPU", 0.0) / options.cpus
+        if options.gpus:
+            places = min(places, there.get("GPU", 0.0) / options.gpus)
+        return max(1, int(places + 1e-9))
 
     def start(self, cell: Cell) -> Any:
         task = self.task.remote(self.broadcast, cell)
