@@ -15,7 +15,7 @@ Vectors are kept on disk (``vector_cache.py``), so that no text is encoded twice
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -178,22 +178,13 @@ class Encoder:
     @cached_property
     def transformer(self) -> tuple[Any, Any, int]:
         """Tokenizer, model, and how many tokens it reads."""
-        transformers = transformers_library()
-        safe = {"trust_remote_code": False, "local_files_only": True}
-        try:
-            # Weights that the file lacks are drawn at random; the caller's random state stays as it is.
-            with quiet(transformers), torch.random.fork_rng(devices=[]):
-                tokenizer = transformers.AutoTokenizer.from_pretrained(self.layout.transformer, **safe)
-                model, info = transformers.AutoModel.from_pretrained(
-                    self.layout.transformer, use_safetensors=True, output_loading_info=True, **safe
-                )
-        except Exception as error:
-            # A damaged folder makes the library raise nearly everything.
-            cure = "it must hold a model of transformers, with its tokenizer and weights as safetensors"
-            raise UnderstudyError(f"cannot load the encoder {self.name}: {first_line(error)}; {cure}") from error
-        absent = sorted(key for key in info["missing_keys"] if "pooler" not in key)
-        if absent:
-            raise UnderstudyError(f"the encoder {self.name} lacks the weights {absent[0]!r}; fetch it anew")
+        what, folder = f"the encoder {self.name}", self.layout.transformer
+        cure = "it must hold a model of transformers, with its tokenizer and weights as safetensors"
+        # Weights that the file lacks are drawn at random; the caller's random state stays as it is.
+        with loading(what, cure) as transformers, torch.random.fork_rng(devices=[]):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **SAFE)
+            model, info = transformers.AutoModel.from_pretrained(folder, **SAFE_WEIGHTS)
+        check_weights(what, info)
         tokenizer.padding_side = "right"
         device = "cuda" if torch.cuda.is_available() else "cpu"
         # Some families keep two positions for themselves; a tokenizer that knows its limit has left them out.
@@ -234,19 +225,35 @@ def transformers_library(what: str = "encoders") -> Any:
     return optional("transformers", f"{what} need transformers", "hf")
 
 
+#: No code of a model is run, and no pickled weights are loaded.
+SAFE = {"trust_remote_code": False, "local_files_only": True}
+SAFE_WEIGHTS = {"use_safetensors": True, "output_loading_info": True, **SAFE}
+
+
 @contextmanager
-def quiet(transformers: Any) -> Iterator[None]:
-    """Without the library's own bars and remarks on stderr."""
+def loading(what: str, cure: str, *, needed: str = "encoders") -> Iterator[Any]:
+    """The library, without its own bars and remarks on stderr; what goes wrong is one line."""
+    transformers = transformers_library(needed)
     log = transformers.utils.logging
     level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()
     log.disable_progress_bar()
     try:
-        yield
+        yield transformers
+    except Exception as error:
+        # A damaged folder makes the library raise nearly everything.
+        raise UnderstudyError(f"cannot load {what}: {first_line(error)}; {cure}") from error
     finally:
         log.set_verbosity(level)
         if bars:
             log.enable_progress_bar()
+
+
+def check_weights(what: str, info: Mapping[str, Any], body: str = "") -> None:
+    """Refuses a model that lacks weights, but for the pooler's and those outside ``body``, which are new."""
+    absent = sorted(key for key in info["missing_keys"] if key.startswith(body) and "pooler" not in key)
+    if absent:
+        raise UnderstudyError(f"{what} lacks the weights {absent[0]!r}; fetch it anew")
 
 
 @dataclass(eq=False)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError, first_line, install
-from understudy.features.encoder import Encoded, encode_new, folder_digest, quiet, transformers_library
+from understudy.features.encoder import SAFE_WEIGHTS, Encoded, check_weights, encode_new, folder_digest, loading
 from understudy.features.images import ImageFile, image_cells, image_files, open_image, to_pixels
 from understudy.features.raw_columns import RawColumns
 from understudy.models.efficientnet_lite import EfficientNetLite0
@@ -159,19 +159,12 @@ class FolderNet(nn.Module):
 
 
 def _from_folder(name: str, folder: Path) -> nn.Module:
-    transformers, settings = transformers_library(), folder / "preprocessor_config.json"
-    try:
-        with quiet(transformers), torch.random.fork_rng(devices=[]):
-            model, info = transformers.AutoModel.from_pretrained(
-                folder, use_safetensors=True, output_loading_info=True, trust_remote_code=False, local_files_only=True
-            )
+    what, settings = f"the encoder {name}", folder / "preprocessor_config.json"
+    cure = "it must hold a vision model of transformers, with its weights as safetensors"
+    with loading(what, cure) as transformers, torch.random.fork_rng(devices=[]):
+        model, info = transformers.AutoModel.from_pretrained(folder, **SAFE_WEIGHTS)
         net = FolderNet(model, read_json(settings) if settings.is_file() else {})
-    except Exception as error:
-        # A damaged folder makes the library raise nearly everything.
-        cure = "it must hold a vision model of transformers, with its weights as safetensors"
-        raise UnderstudyError(f"cannot load the encoder {name}: {first_line(error)}; {cure}") from error
-    if absent := sorted(key for key in info["missing_keys"] if "pooler" not in key):
-        raise UnderstudyError(f"the encoder {name} lacks the weights {absent[0]!r}; fetch it anew")
+    check_weights(what, info)
     return net
 
 

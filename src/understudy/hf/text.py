@@ -32,8 +32,8 @@ import torch
 from torch import nn
 
 from understudy.data.checks import check_class_count
-from understudy.errors import UnderstudyError, first_line
-from understudy.features.encoder import Encoder, quiet, transformers_library
+from understudy.errors import UnderstudyError
+from understudy.features.encoder import SAFE, SAFE_WEIGHTS, Encoder, check_weights, loading
 from understudy.hf.text_reader import TextReader
 from understudy.models.registry import note_drawn, note_reader, reader_of
 from understudy.store.files import appearing_whole, write_bytes
@@ -45,7 +45,8 @@ __all__ = ["text"]
 
 #: ``freeze`` this: all but the last layer.
 EVERYTHING = "encoder"
-NEEDS = "students that read texts"
+NEEDED = "students that read texts"
+CURE = "it must hold a model of transformers that can classify texts, with its tokenizer and weights as safetensors"
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,8 @@ class TextStudent(StudentBuilder):
     @cached_property
     def reader(self) -> TextReader:
         folder, layout = self.source.layout.transformer, self.source.layout
-        library = transformers_library(NEEDS)
-        config = _guarded(self.name, lambda: library.AutoConfig.from_pretrained(folder, **SAFE))
+        with loading(self.name, CURE, needed=NEEDED) as library:
+            config = library.AutoConfig.from_pretrained(folder, **SAFE)
         positions = int(getattr(config, "max_position_embeddings", None) or 514)
         limit = min(positions, layout.max_tokens or positions)
         base = self.source.name if self.source.revision else self.source.folder.name
@@ -84,16 +85,11 @@ class TextStudent(StudentBuilder):
 
     def __call__(self) -> nn.Module:
         """A student with the pretrained weights; the new last layer is drawn from PyTorch's random state."""
-        library, folder = transformers_library(NEEDS), self.source.layout.transformer
-        kind = library.AutoModelForSequenceClassification
-        options = {"num_labels": self.classes, "use_safetensors": True, "output_loading_info": True, **SAFE}
-        with quiet(library):
-            model, info = _guarded(self.name, lambda: kind.from_pretrained(folder, **options))
-        # The last layers are new, and the pooler may be.
-        body = f"{model.base_model_prefix}."
-        absent = sorted(key for key in info["missing_keys"] if key.startswith(body) and "pooler" not in key)
-        if absent:
-            raise UnderstudyError(f"{self.name} lacks the weights {absent[0]!r}; fetch it anew")
+        folder = self.source.layout.transformer
+        with loading(self.name, CURE, needed=NEEDED) as library:
+            kind = library.AutoModelForSequenceClassification
+            model, info = kind.from_pretrained(folder, num_labels=self.classes, **SAFE_WEIGHTS)
+        check_weights(self.name, info, f"{model.base_model_prefix}.")
         model = model.float()
         # Where the weights came from is no setting of the student: it is the same wherever the folder lies.
         model.config._name_or_path = model.name_or_path = ""
@@ -120,9 +116,6 @@ class TextStudent(StudentBuilder):
         return options | ({"autocast": "bfloat16"} if on_gpu and torch.cuda.is_bf16_supported() else {})
 
 
-SAFE = {"trust_remote_code": False, "local_files_only": True}
-
-
 @checked_plainly
 def text(
     name: str | Path,
@@ -147,19 +140,6 @@ def text(
     names = None if isinstance(classes, int) else tuple(map(str, classes))
     count = check_class_count(classes if names is None else len(names), "us.text")
     return TextStudent(str(name), count, names, max_tokens, freeze, layer_decay, head_scale, checkpointing)
-
-
-def _guarded(name: str, load: Any) -> Any:
-    try:
-        return load()
-    except UnderstudyError:
-        raise
-    except Exception as error:
-        # A damaged folder makes the library raise nearly everything.
-        raise UnderstudyError(
-            f"cannot load {name}: {first_line(error)}; it must hold a model of transformers that can classify texts, "
-            "with its tokenizer and weights as safetensors"
-        ) from error
 
 
 def _layers(model: Any) -> tuple[str, int]:
@@ -247,15 +227,11 @@ def write_model(
 
 def load_student(folder: Path, *, base: str, max_tokens: int) -> nn.Module:
     """The net that a run's model folder describes, weights yet to be loaded, with its reader."""
-    library = transformers_library(NEEDS)
-    try:
-        # Weights that are replaced at once need none of the caller's random numbers.
-        with quiet(library), torch.random.fork_rng(devices=[]):
-            config = library.AutoConfig.from_pretrained(folder, **SAFE)
-            model = library.AutoModelForSequenceClassification.from_config(config)
-    except Exception as error:
-        # A damaged folder makes the library raise nearly everything.
-        raise UnderstudyError(f"cannot load the model in {folder}: {first_line(error)}; restore it") from error
+    # Weights that are replaced at once need none of the caller's random numbers.
+    what = f"the model in {folder}"
+    with loading(what, "restore it", needed=NEEDED) as library, torch.random.fork_rng(devices=[]):
+        config = library.AutoConfig.from_pretrained(folder, **SAFE)
+        model = library.AutoModelForSequenceClassification.from_config(config)
     model.config._name_or_path = model.name_or_path = ""
     note_reader(model, TextReader.find(folder, base, max_tokens=max_tokens, limit=max_tokens + 2))
     return model.float()  # type: ignore[no-any-return]

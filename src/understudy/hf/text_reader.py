@@ -23,7 +23,7 @@ from torch import Tensor
 
 from understudy.data.inputs import Tokens
 from understudy.errors import UnderstudyError, first_line, warn
-from understudy.features.encoder import quiet, transformers_library
+from understudy.features.encoder import SAFE, loading
 from understudy.store.files import cache_path, read_named, write_named
 
 # Fewer texts are read faster than found.
@@ -112,13 +112,8 @@ class TextReader:
 
 
 def load_tokenizer(folder: Path) -> Any:
-    library = transformers_library()
-    try:
-        with quiet(library):
-            tokenizer = library.AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    except Exception as error:
-        # A damaged folder makes the library raise nearly everything.
-        raise UnderstudyError(f"cannot load the tokenizer in {folder}: {first_line(error)}; fetch it anew") from error
+    with loading(f"the tokenizer in {folder}", "fetch it anew") as library:
+        tokenizer = library.AutoTokenizer.from_pretrained(folder, **SAFE)
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
