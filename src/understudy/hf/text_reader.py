@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from understudy.data.inputs import Tokens
-from understudy.errors import UnderstudyError, first_line, warn
+from understudy.errors import UnderstudyError, first_line
 from understudy.features.encoder import SAFE, loading
-from understudy.store.files import cache_path, read_named, write_named
+from understudy.features.vector_cache import keep_arrays, kept_arrays
+from understudy.store.files import cache_path
 
 # Fewer texts are read faster than found.
 KEPT_FROM = 2_000
@@ -83,12 +82,13 @@ class TextReader:
             row = next(row for row, text in enumerate(texts) if any("\ud800" <= sign <= "\udfff" for sign in text))
             raise UnderstudyError(f"text {row} holds half a character (a lone surrogate); mend the text") from error
         folder, named = cache_path() / "tokens" / self.key, total.hexdigest()[:32]
-        kept = _kept(folder, named) if len(texts) >= KEPT_FROM else None
-        if kept is not None and len(kept) == len(texts):
-            return kept
+        for path in folder.glob(f"{named}-*.safetensors") if len(texts) >= KEPT_FROM else ():
+            kept = kept_arrays(path, ("values", "starts"), "its texts are read anew")
+            if kept is not None and len(kept[1]) == len(texts) + 1:
+                return Tokens(*kept)
         tokens = self._read(texts)
         if len(texts) >= KEPT_FROM:
-            _keep(folder, named, tokens)
+            keep_arrays(folder / f"{named}-{{digest}}.safetensors", vars(tokens), "tokens")
         return tokens
 
     def _read(self, texts: Sequence[str]) -> Tokens:
@@ -118,22 +118,3 @@ def load_tokenizer(folder: Path) -> Any:
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
-
-
-def _kept(folder: Path, named: str) -> Tokens | None:
-    for path in folder.glob(f"{named}-*.safetensors"):
-        try:
-            stored = safetensors.numpy.load(read_named(path))
-            return Tokens(stored["values"], stored["starts"])
-        except (OSError, KeyError, ValueError, SafetensorError) as error:
-            warn(f"{path} is damaged ({error}) and removed; its texts are read anew")
-            path.unlink(missing_ok=True)
-    return None
-
-
-def _keep(folder: Path, named: str, tokens: Tokens) -> None:
-    content = safetensors.numpy.save({"values": tokens.values, "starts": tokens.starts})
-    try:
-        write_named(folder / f"{named}-{{digest}}.safetensors", content)
-    except UnderstudyError as error:
-        warn(f"tokens are not kept for next time: {error}")
