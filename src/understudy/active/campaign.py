@@ -30,8 +30,7 @@ from understudy.training.job import resolve_student, student_builder
 from understudy.training.run import Run
 from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Cards
-from understudy.web.serve import PORT, LabelServer
-from understudy.web.server import free_port
+from understudy.web.serve import LabelServer
 
 REPORT, BOOK = "report.html", "answers.book"
 
@@ -119,9 +118,8 @@ def _page(
     shown: dict[str, Any] = {"text": data.text or examples.text, "image": data.image, "fields": data.use}
     cards = Cards.of(options.pool, None, columns=data.mapping, **shown)
     options.out.mkdir(parents=True, exist_ok=True)
-    port, title = free_port("127.0.0.1", PORT), options.pool.name
     book = AnswerBook(options.out / BOOK, names, pin=cards.pin)
-    with book, LabelServer(book, cards, port=port, title=title) as server:
+    with book, LabelServer(book, cards, port=None, title=options.pool.name) as server:
         yield book, server
 
 

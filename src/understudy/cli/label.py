@@ -68,7 +68,7 @@ def label_command(
     with shared.loading():
         from understudy.web.answer_book import AnswerBook
         from understudy.web.cards import Cards
-        from understudy.web.serve import add_rows, serve_rows, write_answers
+        from understudy.web.serve import LabelServer, add_rows, check_export, serve_rows, write_answers
 
     kept = book or rows.with_name(f"{rows.stem}.book")
     if export is not None:
@@ -81,10 +81,13 @@ def label_command(
     names = None if classes is None and run is None and kept.exists() else _classes(classes, run, cards)
     with AnswerBook(kept, names, overlap=overlap, people=people, pin=cards.pin) as answers:
         add_rows(answers, cards, random=random)
-        serve_rows(
-            answers, cards, out or rows.with_name(f"{rows.stem}-answers.csv"), annotators=annotator, host=host,
-            port=port, echo=typer.echo, guideline=guideline, show_suggestion=show_suggestion,
+        out = out or rows.with_name(f"{rows.stem}-answers.csv")
+        check_export(answers, out)
+        server = LabelServer(
+            answers, cards, annotators=annotator, host=host, port=port, title=cards.rows.path.name,
+            guideline=guideline, show_suggestion=show_suggestion,
         )  # fmt: skip
+        serve_rows(server, out, echo=typer.echo)
 
 
 def _classes(typed: str | None, run: Path | None, cards: "Cards") -> list[str]:

@@ -37,7 +37,7 @@ ANSWERS, VOTES = (".csv", ".parquet"), (".parquet", ".csv", ".jsonl")
 
 
 class LabelServer(HttpServer):
-    """``urls``: by annotator; ``url``: of the first. ``port=0``: any that is free."""
+    """``urls``: by annotator; ``url``: of the first. ``port``: 0: any that is free; None: the usual one, or another."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class LabelServer(HttpServer):
         *,
         annotators: Sequence[str] | None = None,
         host: str = "127.0.0.1",
-        port: int = 0,
+        port: int | None = 0,
         title: str | None = None,
         guideline: str | Path | None = None,
         show_suggestion: bool = False,
@@ -62,7 +62,9 @@ class LabelServer(HttpServer):
                 raise UnderstudyError(f"{name!r} cannot be an annotator's name; use up to 60 letters")
         if len(set(people)) < len(people) or not people:
             raise UnderstudyError("annotators are named twice, or not at all; name each once")
-        cards.classes = book.classes
+        if guideline is not None:
+            read_guideline(Path(guideline))  # a mistake shows now
+        self.book, self.cards, cards.classes = book, cards, book.classes
         if host not in LOOPBACK:
             warn(f"the page is served to {host}, unencrypted: rows and answers can be read on the network")
         key = book.path.with_name(f"{book.path.name}.key")
@@ -74,6 +76,7 @@ class LabelServer(HttpServer):
             book, cards, access, title=title or book.path.stem, show_suggestion=show_suggestion,
             guideline=None if guideline is None else Path(guideline),
         )  # fmt: skip
+        port = free_port(host, PORT) if port is None else port
         super().__init__(app.asgi, host=host, port=port, name="label page", lifespan="off")
         self.urls = {name: f"{self.address}/open/{token}" for name, token in tokens.items()}
 
@@ -92,39 +95,20 @@ def add_rows(book: AnswerBook, cards: Cards, *, random: bool) -> None:
                 f"{book.path} has row {id!r} as {was}; give --random only where it was begun so, or name another --book"
             )
     book.add(cards.ids, chosen=marks)
-
-
-def serve_rows(
-    book: AnswerBook,
-    cards: Cards,
-    out: Path,
-    *,
-    annotators: Sequence[str] | None,
-    host: str,
-    port: int | None,
-    guideline: Path | None,
-    show_suggestion: bool,
-    echo: Callable[[str], Any] = print,
-) -> None:
-    """Serves until Ctrl-C; writes the answers when all are there, and at the end."""
-    check_export(book, out)
-    if guideline is not None:
-        read_guideline(guideline)
     missing = [id for id in book.waiting() if id not in cards.places]
     if missing:
         raise UnderstudyError(
             f"{book.path} waits for {len(missing)} rows that {cards.rows.path} does not have ({missing[0]!r} …); "
             "name another --book"
         )
-    people = list(annotators or [current_user()])
-    server = LabelServer(
-        book, cards, annotators=people, host=host, port=free_port(host, PORT) if port is None else port,
-        title=cards.rows.path.name, guideline=guideline, show_suggestion=show_suggestion,
-    )  # fmt: skip
-    left = len(book.waiting())
+
+
+def serve_rows(server: LabelServer, out: Path, *, echo: Callable[[str], Any] = print) -> None:
+    """Serves until Ctrl-C; writes the answers when all are there, and at the end."""
+    book, cards, left = server.book, server.cards, len(server.book.waiting())
     echo(f"{len(cards.ids):,} rows, {left:,} to answer; every answer is stored in {book.path}")
     for name, url in server.urls.items():
-        echo(f"{name}: {url}" if len(people) > 1 else f"Open {url}")
+        echo(f"{name}: {url}" if len(server.urls) > 1 else f"Open {url}")
     try:
         with server:
             echo("Ctrl-C ends it.")  # from here on
