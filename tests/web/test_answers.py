@@ -185,7 +185,7 @@ def test_against_a_book_that_remembers_everything(tmp_path: Path, seed: int) -> 
             progress = book.progress(who)
             assert (progress["left"], progress["mine"]) == (len(free), sum(each[0] == who for each in said))
             for each in people:  # an undone row is with whoever undid it
-                book.give_back(each)
+                book.file.give_back(each, "")
             assert list(book.hand_out(who, count=20)) == free
     book.close()
 
@@ -253,7 +253,7 @@ def test_two_processes_share_a_book(book: AnswerBook) -> None:
 
 
 def test_a_failed_write_leaves_nothing_behind(book: AnswerBook) -> None:
-    with pytest.raises(KeyboardInterrupt), book.together():
+    with pytest.raises(KeyboardInterrupt), book.file.writing():
         book.answer("r0", "pos", annotator="ann")
         raise KeyboardInterrupt
     assert book.answers() == {} and book.progress("ann")["finished"] == 0

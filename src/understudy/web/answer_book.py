@@ -19,8 +19,7 @@ import hashlib
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from statistics import median
@@ -183,11 +182,6 @@ class AnswerBook:
             self.file.add_leases([*kept, *rows], annotator, tab, now + self.lease)
             return self._shown(state, rows, annotator, suggests)
 
-    def give_back(self, annotator: str, *, tab: str = "") -> None:
-        """Ends the leases of a tab."""
-        with self.file.writing():
-            self.file.give_back(annotator, tab)
-
     def show(self, id: str, annotator: str, suggests: Callable[[str], bool] | None = None) -> bool:
         """Whether a leased row may be shown with a suggestion; recorded, as in ``hand_out``."""
         with self.file.writing() as state:
@@ -204,12 +198,6 @@ class AnswerBook:
         """Those that this person could still answer."""
         with self.file.looking() as state:
             return [id for id in ids if id in state.numbers and state.is_open(state.numbers[id], annotator)]
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Everything in this block is one transaction, synced once."""
-        with self.file.writing():
-            yield
 
     def progress(self, annotator: str) -> dict[str, Any]:
         """Numbers of one person: ``mine``, answers given; ``left``, rows still to answer; ``pace``, seconds a row."""

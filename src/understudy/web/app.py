@@ -102,10 +102,10 @@ class LabelApp:
 
     def _sync(self, sync: "SyncRequest") -> dict[str, Any]:
         who, book = sync.annotator, self.book
-        with book.together():
+        with book.file.writing():  # all of it is one transaction, synced once
             results = [self._take(event, sync) for event in sync.events]
             if sync.leaves:
-                book.give_back(who, tab=sync.tab)
+                book.file.give_back(who, sync.tab)
             have = book.are_open(sync.have, who)
             rows = book.hand_out(who, tab=sync.tab, count=sync.count, have=have, suggests=self._suggests)
             progress = book.progress(who)

@@ -282,6 +282,7 @@ class BookFile:
         return held
 
     def give_back(self, annotator: str, tab: str) -> None:
+        """Ends the leases of a tab."""
         self._file.execute("DELETE FROM leases WHERE annotator=? AND tab=?", (annotator, tab))
 
     def add_suggested(self, rows: Iterable[int], annotator: str) -> None:
