@@ -271,24 +271,22 @@ class Cards:
 
     @cached_property
     def _suggestions(self) -> dict[str, dict[str, Any]]:
+        labels, shares, by = list[str](), repeat(None), "student"
         if "predicted" in self.rows.names:
-            labels = map(_text, self.rows.columns["predicted"].tolist())
-            shares = self.rows.columns["confidence"].tolist() if "confidence" in self.rows.names else repeat(None)
-            return {
-                id: {"label": label, "confidence": _share(share), "by": "student"}
-                for id, label, share in zip(self.places, labels, shares, strict=False)
-                if label in self.classes
-            }
-        # Classes called 0, 1, … are given by number.
-        numbered = all(name == str(number) for number, name in enumerate(self.classes))
-        names = None if numbered else ClassNames(tuple(self.classes))
-        teacher = read_teacher(self.shown, Labelling(names, len(self.classes)))
-        top = [] if teacher is None else teacher.top1().tolist()
-        found = [(id, top[place]) for id, place in self.places.items() if top]
+            labels = list(map(_text, self.rows.columns["predicted"].tolist()))
+            shares = self.rows.columns["confidence"].tolist() if "confidence" in self.rows.names else shares
+        else:
+            # Classes called 0, 1, … are given by number.
+            numbered = all(name == str(number) for number, name in enumerate(self.classes))
+            names = None if numbered else ClassNames(tuple(self.classes))
+            teacher, by = read_teacher(self.shown, Labelling(names, len(self.classes))), "teacher"
+            if teacher is not None:
+                named = dict(enumerate(self.classes))
+                labels = [named.get(number, "") for number in teacher.top1()[list(self.places.values())].tolist()]
         return {
-            id: {"label": self.classes[label], "confidence": None, "by": "teacher"}
-            for id, label in found
-            if 0 <= label < len(self.classes)
+            id: {"label": label, "confidence": _share(share), "by": by}
+            for id, label, share in zip(self.places, labels, shares, strict=False)
+            if label in self.classes
         }
 
     def _cell(self, name: str, row: int) -> Any:
