@@ -126,7 +126,8 @@ def test_killed_and_started_again_it_loses_no_answer_and_pays_for_none_twice(tmp
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signal")
 def test_sighup_reads_the_folder_again(tmp_path: Path) -> None:
     write_model(tmp_path / "model")
-    process = Process(tmp_path)
+    process = Process(tmp_path, "--log", str(tmp_path / "log"))
+    os.kill(process.process.pid, signal.SIGHUP)  # before the loop runs, which it must outlive
     sure = process.predict("good")[0]["confidence"]
     write_model(tmp_path / "model", strength=1.0)
     os.kill(process.process.pid, signal.SIGHUP)

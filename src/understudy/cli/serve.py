@@ -69,7 +69,7 @@ def serve_command(
 
         for module in ("starlette", "uvicorn"):
             optional(module, NEEDS, "serve")
-        from understudy.serving.service import STRANGER, Service, Settings
+        from understudy.serving.service import STRANGER, Service, Settings, reload_waits
         from understudy.store.files import locked
         from understudy.web.access import Access
         from understudy.web.server import LOOPBACK, HttpServer
@@ -84,7 +84,7 @@ def serve_command(
         model, log, log_content, defer_below, compiled, teacher if teacher.base_url is not None else None, ask, threads
     )
     # Before the log is opened, which cuts off a half-written line: it may be that of a server at work.
-    with nullcontext() if log is None else locked(log, lend=True):
+    with reload_waits(), nullcontext() if log is None else locked(log, lend=True):
         service = Service(settings, access)
         server = HttpServer(
             service.asgi, host=host, port=port, name="serve", grace=int(teacher.timeout) + 5, lifespan="on",

@@ -22,8 +22,8 @@ import threading
 import time
 from base64 import b64encode
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -57,6 +57,19 @@ _BAD_ROW = (
     ValueError, TypeError, KeyError, OverflowError, OSError, AttributeError, RecursionError,
     SyntaxError, EOFError,  # Pillow, of a broken image
 )  # fmt: skip
+
+
+@contextmanager
+def reload_waits() -> Iterator[None]:
+    """A SIGHUP that comes before the service can hear it waits until then; it would end the process."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @dataclass(frozen=True)
@@ -128,6 +141,7 @@ class Service:
                 await stack.enter_async_context(self.teacher)
             if threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGHUP"):
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
             yield
 
     async def predict(self, request: Request) -> Response:
