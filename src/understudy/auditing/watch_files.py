@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -144,11 +143,7 @@ class WatchFolder:
         everyone = torch.ones(len(rows), dtype=torch.bool)
         picks = rows[uniform([slice(0, len(rows))], n, available=everyone, key=1 + len(self.watch.looks)).numpy()]
         names = [name for name in table.names if name == "id" or not is_reserved(name)]
-        write_table(out, {name: _taken(table.stored(name), picks) for name in names})
-
-
-def _taken(column: Any, rows: Any) -> Any:
-    return column[rows] if isinstance(column, np.ndarray) else column.take(rows)
+        write_table(out, {name: table.taken(name, picks) for name in names})
 
 
 def read_anchors(path: Path, columns: Mapping[str, str] | None = None) -> tuple[dict[str, str], Answers]:

@@ -31,8 +31,7 @@ def read_chosen(table: Table, pool: Table, names: ClassNames) -> Table:
         if name not in given:
             cure = "give its rows ids before understudy select, or put the answers into gold"
             raise UnderstudyError(f"{path} has no column {name!r}; answers are joined to {pool.path} by id: {cure}")
-    if pool.ids is None:
-        raise UnderstudyError(f"{pool.path} has no column 'id' to join the answers of {path} by; add it")
+    known = pool.known_ids(f" to join the answers of {path} by; add it")
     labels = [label.strip() for label in given["label"]]
     if "" in labels:
         raise UnderstudyError(f"{path}: column 'label' row {labels.index('')} is empty; write its class, or skip")
@@ -45,7 +44,7 @@ def read_chosen(table: Table, pool: Table, names: ClassNames) -> Table:
     drawn = {DRAWN: ["" if seen[row] else given[DRAWN][row] for row in answered]} if DRAWN in given else {}
     ids = [given["id"][row] for row in answered]
     # As numbers where the pool's are numbers; whether the pool has them is checked later.
-    whole = pool.ids.dtype.kind in "iu" and all(map(_WHOLE.fullmatch, ids))
+    whole = known.dtype.kind in "iu" and all(map(_WHOLE.fullmatch, ids))
     found = {
         "id": np.asarray([int(text) for text in ids]) if whole else object_column(ids),
         "label": np.array([names.number(labels[row], f"{path}: column 'label' row {row}") for row in answered]),

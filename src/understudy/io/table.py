@@ -188,6 +188,16 @@ class Table:
         """A column to be written again, as the file has it."""
         return self.columns.from_source(self.columns.source.stored, name)
 
+    def taken(self, name: str, rows: Array) -> Stored:
+        """Some rows of a column, to be written again."""
+        column = self.stored(name)
+        return column[rows] if isinstance(column, np.ndarray) else column.take(pa.array(rows))
+
+    def refuse_labels(self, cure: str = "remove it first") -> None:
+        """Refuses a table that has a teacher's labels already."""
+        if labelled := [name for name in self.names if name.startswith("teacher_")]:
+            raise UnderstudyError(f"{self.where(labelled[0])} holds labels already; {cure}")
+
     def texts(self, name: str) -> list[str]:
         """A column as it is written, as text; '' is an empty cell."""
         source = self.columns.source
@@ -206,6 +216,12 @@ class Table:
     def ids(self) -> Array | None:
         """The names of the rows, whole numbers or text, each of them once; None where the file has none."""
         return None if self._ids is None else self.columns["id"]
+
+    def known_ids(self, why: str) -> Array:
+        """The ids, which the table must have; ``why``, and the cure."""
+        if self.ids is None:
+            raise UnderstudyError(f"{self.path} has no column 'id'{why}")
+        return self.ids
 
     @cached_property
     def _ids(self) -> Any:

@@ -65,10 +65,8 @@ class AskFiles:
         trusted = None if gold is None or is_one_file(gold, pool) else read_table(gold, columns=columns)
         if gold is not None and trusted is None:
             trusted, table = split_gold_pool(table, classes)
-        _check_unlabelled(table)
-        ids = table.ids
-        if ids is None:
-            raise UnderstudyError(f"{pool} has no column 'id' by which rows are known; add it")
+        table.refuse_labels()
+        ids = table.known_ids(" by which rows are known; add it")
         name = text or _text_column(table, required=not as_rows)
         files = cls(table, trusted, classes, name, ids.tolist(), _rows(table, name, as_rows))
         if trusted is not None:
@@ -78,7 +76,7 @@ class AskFiles:
     def _add_gold(self, gold: Table, as_rows: bool) -> None:
         if "label" not in gold.names:
             raise UnderstudyError(f"{gold.path} has no column 'label'; gold needs the true class of every row")
-        _check_unlabelled(gold)
+        gold.refuse_labels()
         gold.check_spelling(self.pool)
         places = gold.rows_in(self.pool).tolist()
         self.own = [row for row, place in enumerate(places) if place < 0]
@@ -149,12 +147,6 @@ def _write(path: Path, table: Table, labels: Labels, saw: Any, found: Labelled) 
         columns[SAW] = saw
     with appearing_whole(path) as temporary:
         WRITERS[path.suffix](temporary, columns)
-
-
-def _check_unlabelled(table: Table) -> None:
-    labelled = [name for name in table.names if name.startswith("teacher_")]
-    if labelled:
-        raise UnderstudyError(f"{table.where(labelled[0])} holds labels already; remove it first")
 
 
 def _text_column(table: Table, *, required: bool) -> str | None:

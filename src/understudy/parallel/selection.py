@@ -221,8 +221,7 @@ def _own_labels(classes: ClassNames, table: Table) -> Array:
 def _match_ids(path: Path, given: RunOnFile, executor: Executor | None) -> tuple[dict[str, list[str]], list[int]]:
     """A file's columns as text, and the row of the pool for each of its rows; −1: none."""
     pool = given.pool
-    if given.table.ids is None:
-        raise UnderstudyError(f"{pool} has no column 'id' to find the rows of {path} by; add it")
+    given.table.known_ids(f" to find the rows of {path} by; add it")
     columns = text_columns(path, given.columns)
     columns |= {ours: columns[theirs] for ours, theirs in given.columns.items() if theirs in columns}
     if "id" not in columns:

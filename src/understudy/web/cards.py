@@ -298,19 +298,15 @@ class Cards:
 
 
 def _places(rows: Table, shown: Table) -> dict[str, int]:
-    if rows.ids is None or shown.ids is None:
-        lacking = rows if rows.ids is None else shown
-        raise UnderstudyError(f"{lacking.path} has no column 'id', by which answers are joined to rows; add it")
-    index = np.arange(len(rows))
+    why = ", by which answers are joined to rows; add it"
+    ids, index, _ = rows.known_ids(why), np.arange(len(rows)), shown.known_ids(why)
     if shown is not rows:
         rows.check_spelling(shown)
         index = rows.rows_in(shown)
         if (index < 0).any():
             row = int((index < 0).argmax())
-            raise UnderstudyError(
-                f"{rows.where('id')} row {row}: {str(rows.ids[row])!r} is not in {shown.path}; add it"
-            )
-    return {str(id): place for id, place in zip(rows.ids.tolist(), index.tolist(), strict=True)}
+            raise UnderstudyError(f"{rows.where('id')} row {row}: {str(ids[row])!r} is not in {shown.path}; add it")
+    return {str(id): place for id, place in zip(ids.tolist(), index.tolist(), strict=True)}
 
 
 def _is_picture(table: Table, name: str) -> bool:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from understudy.errors import UnderstudyError, optional, warn
 from understudy.io.label_columns import DRAWN, SHOWN
@@ -174,11 +173,9 @@ def write_votes(book: AnswerBook, path: Path, cards: Cards) -> None:
     ids = [id for id in given if id in cards.places]
     if not ids:
         raise UnderstudyError(f"{book.path} holds no answers about rows of {cards.rows.path}; label some first")
-    places = pa.array([cards.places[id] for id in ids])
+    places = np.array([cards.places[id] for id in ids])
     columns: dict[str, Stored] = {"id": object_column(ids)}
-    for name in cards.features():
-        stored = cards.shown.stored(name)
-        columns[name] = stored.take(places) if isinstance(stored, pa.ChunkedArray) else stored[places.to_numpy()]
+    columns |= {name: cards.shown.taken(name, places) for name in cards.features()}
     for who in book.annotators():
         votes = [given[id][who].label if who in given[id] else None for id in ids]
         columns[f"teacher_vote_{who}"] = object_column([label or "" for label in votes])

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from understudy.errors import UnderstudyError, shown, warn
 from understudy.features.raw_columns import TRUE
 from understudy.io.exchange import FORMS, TOOLS, find_tool
-from understudy.io.exchange.tasks import known_ids, rows_by_id
+from understudy.io.exchange.tasks import KNOWN_BY, rows_by_id
 from understudy.io.label_columns import DRAWN, SHOWN
 from understudy.io.readers import object_column
 from understudy.io.table import Stored, Table, read_table
@@ -255,7 +255,7 @@ def import_llm_answers(
 
 def _joined(answers: Answers, pool: Table, echo: Echo) -> Labels:
     """The labels of the pool's rows."""
-    labels = answers.aligned(known_ids(pool))
+    labels = answers.aligned(pool.known_ids(KNOWN_BY))
     Table(Path("the answers"), {"id": answers.ids}).check_spelling(pool)
     matched = int(labels.labelled().sum())
     if not matched:
@@ -314,8 +314,7 @@ def _write_votes(annotations: Annotations, out: Path, pool: Path | None, echo: E
 
 def _unlabelled(path: Path, cure: str) -> Table:
     table = read_table(path)
-    if labelled := [name for name in table.columns if name.startswith("teacher_")]:
-        raise UnderstudyError(f"{table.where(labelled[0])} holds labels already; remove it, or {cure}")
+    table.refuse_labels(f"remove it, or {cure}")
     return table
 
 

@@ -22,6 +22,8 @@ from understudy.labels.class_names import ClassNames
 from understudy.store.arrow import Array
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: Why a table needs ids.
+KNOWN_BY = " to know the answers by; add it"
 _OURS = (ROW, QUESTION, SHOWN, DRAWN, "chosen")
 
 
@@ -53,7 +55,7 @@ def make_tasks(
 ) -> Tasks:  # fmt: skip
     """Tasks for the rows of a table, or for those that ``batch`` names, in its order."""
     names = ClassNames(tuple(classes), ordered=True)
-    ids = known_ids(table)
+    ids = table.known_ids(KNOWN_BY)
     shown = _shown(table, (*images, *show))
     rows, known = (np.arange(len(ids)), {}) if batch is None else _batch(batch, table)
     columns = {name: _texts(table, name, rows) for name in shown}
@@ -91,15 +93,9 @@ def _texts(table: Table, name: str, rows: Array) -> list[str]:
     return [str(cell) for cell in cells]
 
 
-def known_ids(table: Table) -> Array:
-    if table.ids is None:
-        raise UnderstudyError(f"{table.path} has no column 'id' to know the answers by; add it")
-    return table.ids
-
-
 def rows_by_id(ids: Sequence[str], path: Path, table: Table) -> Array:
     """The table's row of each id that ``path`` names; it must have all of them."""
-    known_ids(table)
+    table.known_ids(KNOWN_BY)
     named = Table(path, {"id": object_column(ids)})
     named.check_spelling(table)
     index = named.rows_in(table)
