@@ -159,7 +159,8 @@ def strata_of(data: AuditData) -> RowStrata:
     edges = np.full((classes, MOST_BINS - 1), np.inf)
     if data.gold.confidence is not None and data.pool.confidence is not None:
         for label in np.flatnonzero(~rare):
-            cuts = _cuts(data.gold.confidence[data.gold.predicted == label])
+            mine = data.gold.confidence[data.gold.predicted == label]
+            cuts = quantile_cuts(mine, min(MOST_BINS, len(mine) // PER_BIN), FEWEST)
             edges[label, : len(cuts)] = cuts
     bins = np.where(rare, 0, 1 + np.isfinite(edges).sum(1))
     first = bins.cumsum() - bins
@@ -174,14 +175,14 @@ def strata_of(data: AuditData) -> RowStrata:
     return RowStrata(gold, pool, rest + 1, np.flatnonzero(rare).tolist())
 
 
-def _cuts(confidence: Floats) -> list[float]:
-    """Where the bins of one class begin, so that each holds FEWEST gold rows or more, ties together."""
-    parts = min(MOST_BINS, len(confidence) // PER_BIN)
+def quantile_cuts(values: Floats, parts: int, fewest: int, at: Floats | None = None) -> list[float]:
+    """Where up to so many parts begin: at quantiles (or ``at``), equal values together, each with ``fewest`` rows."""
     cuts: list[float] = []
     below = 0
-    for cut in np.quantile(confidence, np.arange(1, parts) / parts, method="higher") if parts > 1 else ():
-        under = int((confidence < cut).sum())
-        if under - below >= FEWEST and len(confidence) - under >= FEWEST:
+    wanted = np.quantile(values, np.arange(1, parts) / parts, method="higher") if parts > 1 else ()
+    for cut in wanted if at is None else at:
+        under = int((values < cut).sum())
+        if under - below >= fewest and len(values) - under >= fewest:
             cuts.append(float(cut))
             below = under
     return cuts

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.auditing.measures import Floats, Ints
+from understudy.auditing.measures import Floats, Ints, quantile_cuts
 from understudy.maths.score_intervals import Strata
 
 Bools = NDArray[np.bool_]
@@ -108,17 +108,8 @@ def tally(
 def cuts(values: Floats, fewest: int) -> Floats:
     """Where the parts of a cell begin: at quantiles, equal values together, each with at least ``fewest`` rows."""
     distinct, parts = np.unique(values), min(MOST_CUTS, len(values) // fewest)
-    if parts < 2:
-        return np.empty(0)
-    wanted = np.quantile(values, np.arange(1, parts) / parts, method="higher")
-    found: list[float] = []
-    below = 0
-    for cut in distinct[1:] if len(distinct) <= MOST_CUTS else wanted:
-        under = int((values < cut).sum())
-        if under - below >= fewest and len(values) - under >= fewest:
-            found.append(float(cut))
-            below = under
-    return np.array(found)
+    few = distinct[1:] if parts > 1 and len(distinct) <= MOST_CUTS else None
+    return np.array(quantile_cuts(values, parts, fewest, few))
 
 
 def stacked(tallies: list[Tally], *, estimated: bool) -> tuple[Strata, Ints]:
