@@ -169,18 +169,13 @@ def onnx_bytes(model: nn.Module, inputs: Inputs, metadata: dict[str, str], *, na
 
 
 def _load_onnx(path: Path, model: Probabilities) -> Loaded:
-    import onnxruntime
+    from understudy.inference.standalone import first_output, open_net
 
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 3, 1
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    names = [entry.name for entry in session.get_inputs()]
+    net = open_net(path)
 
     def run(*inputs: Tensor) -> Tensor:
-        given = dict(zip(model.names or ("x",), inputs, strict=True))
-        # An input that the student ignores is not in the graph.
-        outputs = session.run(["probabilities"], {name: given[name].numpy() for name in names})
-        return torch.from_numpy(outputs[0])
+        given = zip(model.names or ("x",), inputs, strict=True)
+        return torch.from_numpy(first_output(net, {name: value.numpy() for name, value in given}))
 
     return run
 

@@ -50,9 +50,7 @@ class Model:
         self.net = self.session("model.onnx")
 
     def session(self, name: str) -> Any:
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level, options.intra_op_num_threads = 3, self.threads
-        return onnxruntime.InferenceSession(str(self.folder / name), options, providers=["CPUExecutionProvider"])
+        return open_net(self.folder / name, self.threads)
 
     def predict(self, rows: Any) -> list[str]:
         return [self.classes[best] for best in self.predict_proba(rows).argmax(1)]
@@ -101,6 +99,12 @@ class Model:
         if missing:
             raise ValueError(f"the rows have no column {missing[0]!r}; they need {', '.join(self.names)}")
         return columns
+
+
+def open_net(path: Path, threads: int = 1) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 3, threads
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 def first_output(session: Any, inputs: Mapping[str, Any]) -> Any:
