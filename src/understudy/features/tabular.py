@@ -271,13 +271,8 @@ class Tfidf(Part):
         return vectorizer
 
 
-def term_counts(
-    texts: list[str], *, ngrams: int, min_texts: int = 1, words: frozenset[str] | None = None
-) -> dict[str, tuple[int, int]]:
-    """Per term that ``min_texts`` of the texts contain: its occurrences, and the number of texts that contain it.
-
-    The counts of parts of a pool can be added up. ``words``: the words a term may consist of; None: any.
-    """
+def term_counts(texts: list[str], *, ngrams: int, min_texts: int = 1) -> dict[str, tuple[int, int]]:
+    """Per term that ``min_texts`` of the texts contain: its occurrences, and the number of texts that contain it."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     vectorizer = CountVectorizer(ngram_range=(1, ngrams), min_df=min_texts)
@@ -288,11 +283,7 @@ def term_counts(
     occurrences = np.asarray(counts.sum(0)).ravel()
     texts_with = np.bincount(counts.indices, minlength=counts.shape[1])
     del counts  # the larger part of the memory
-    return {
-        term: (int(occurrences[column]), int(texts_with[column]))
-        for term, column in vectorizer.vocabulary_.items()
-        if words is None or words.issuperset(term.split(" "))
-    }
+    return {term: (int(occurrences[n]), int(texts_with[n])) for term, n in vectorizer.vocabulary_.items()}
 
 
 def choose_terms(counts: Mapping[str, tuple[int, int]], *, most: int, min_texts: int) -> tuple[list[str], Array]:
