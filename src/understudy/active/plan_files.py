@@ -58,7 +58,8 @@ def read_sources(
     tables = {} if gold is None or is_one_file(gold, pool) else {"gold": read_table(gold, columns=columns)}
     if is_one_file(gold, pool):
         tables["gold"], table = split_gold_pool(table, classes)
-    of_known = [] if known is None else [_known_table(known)]
+    # What reconcile wrote, or predict, whose column has another name.
+    of_known = [] if known is None else [read_table(known, columns={"teacher_probs": "probabilities"})]
     _prepare([table, *tables.values(), *of_known])
     how = find_labelling(tables, table, classes, "majority")
     labels = read_teacher(table, how)
@@ -121,12 +122,6 @@ def _votes(labels: Labels | None, names: Sequence[str], rows: int) -> Tensor:
         if name in names:
             votes[:, names.index(name)] = column
     return votes
-
-
-def _known_table(path: Path) -> Table:
-    """The output of ``understudy reconcile`` or ``predict``."""
-    table = read_table(path)
-    return read_table(path, columns={"teacher_probs": "probabilities"}) if "probabilities" in table.names else table
 
 
 def _probabilities(table: Table, at: Any, ids: Any, how: Labelling, classes: int) -> Tensor:
