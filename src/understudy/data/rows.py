@@ -330,12 +330,9 @@ def shared_collator(parts: Iterable[Rows | None]) -> Collate | None:
     return collators[0] if collators else None
 
 
-def _read_items(source: Any, index: Tensor) -> list[Any]:
-    items: list[Any] = source.items(index)
-    return items
-
-
-def take_items(rows: Rows, index: Tensor, read: Callable[[Any, Tensor], list[Any]] = _read_items) -> list[Any]:
+def take_items(
+    rows: Rows, index: Tensor, read: Callable[[Any, Tensor], list[Any]] = lambda source, theirs: source.items(theirs)
+) -> list[Any]:
     """One value per row of ``index``, each read from the source that holds the row: the items of a collator."""
     values: list[Any] = [None] * len(index)
     for source, positions, theirs in rows.pieces(index):

@@ -88,17 +88,16 @@ class Cascade:
             ) from error
         return cls(combination, rule)
 
-    def scores(self, probs: Array) -> Array:
-        """``(n,)``: one minus the student's confidence. (The expected gain of asking, by the combination's confusions,
-        ranks rows no better: within 0.8 points at any share, on reviews and on Banking77.)"""
-        return np.asarray(1 - probs.max(1).astype(np.float64))
-
     def defer(self, probs: Array) -> Array:
-        """``(n,)`` bool: the rows to send to the teacher or to a person; none where there is no rule."""
+        """``(n,)`` bool: the rows to send to the teacher or to a person; none where there is no rule.
+
+        By one minus the student's confidence: the expected gain of asking, by the combination's confusions, ranks rows
+        no better (within 0.8 points at any share, on reviews and on Banking77)."""
         if self.rule is None or not len(probs):
             return np.zeros(len(probs), bool)
         thresholds = np.array(self.rule.thresholds)
-        return np.asarray(self.scores(probs) > (thresholds[probs.argmax(1)] if len(thresholds) > 1 else thresholds[0]))
+        limits = thresholds[probs.argmax(1)] if len(thresholds) > 1 else thresholds[0]
+        return np.asarray(1 - probs.max(1).astype(np.float64) > limits)
 
     def combine(self, probs: Array, teacher: Array) -> Array:
         """``(n, C)``: the answer where the teacher's labels are known: ``(n,)``, −1 where not; or ``(n, C)``, NaN.

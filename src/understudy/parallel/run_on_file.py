@@ -51,10 +51,7 @@ class StudentOnTables:
     def rows(self, table: Table) -> Rows:
         return features_of(table, self.featuriser)
 
-    def probabilities(self, table: Table) -> Tensor:
-        return self.probabilities_of(self.rows(table))
-
-    def probabilities_of(self, rows: Rows) -> Tensor:
+    def probabilities(self, rows: Rows) -> Tensor:
         return predict(self.student, rows, batch_size=self.batch_size, temperature=self.temperature)
 
 
@@ -187,7 +184,7 @@ class Predict:
 
     def __call__(self, table: Table) -> ShardResult:
         rows = self.student.rows(table)
-        probs = self.student.probabilities_of(rows)
+        probs = self.student.probabilities(rows)
         marks = {} if self.cascade.rule is None else {"deferred": self.cascade.defer(probs.numpy())}
         how = Labelling(self.classes or None, probs.shape[1])
         if self.with_teacher and (labels := read_teacher(table, how)) is not None:
@@ -254,7 +251,7 @@ class Teach:
         own = [] if self.labels_only else [name for name in table.names if name not in table.teacher]
         kept = _stored(table, own)
         _ = table.ids  # checked, for later readers
-        probs = self.student.probabilities(table)
+        probs = self.student.probabilities(self.student.rows(table))
         labels: Labels = Soft(probs, where="the teacher's labels")
         if self.top is not None:
             best = probs.topk(min(self.top, probs.shape[1]), dim=1)
