@@ -25,8 +25,7 @@ import pyarrow.parquet as pq
 from experiments import peers
 from experiments.data import data_file
 from understudy.auditing.pool_estimates import Measured, Question
-from understudy.auditing.pool_strata import Proxy, Tally
-from understudy.auditing.tally_intervals import measure_gold, measure_pool
+from understudy.auditing.pool_strata import Proxy, Tally, measure_gold, measure_pool
 from understudy.maths.proportions import wilson
 
 POOL_ROWS = 20_000

@@ -6,8 +6,7 @@ import torch
 
 import understudy as us
 from understudy.auditing.pool_estimates import Estimate, Measured, Question, as_records
-from understudy.auditing.pool_strata import Proxy
-from understudy.auditing.tally_intervals import measure_pool
+from understudy.auditing.pool_strata import Proxy, measure_pool
 from understudy.maths.proportions import wilson
 from understudy.maths.unequal_sampling import draw_weights
 

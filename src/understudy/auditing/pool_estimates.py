@@ -30,21 +30,19 @@ from understudy.auditing.pool_strata import (
     FEWEST,
     FEWEST_OF_MANY,
     NO_LABEL,
+    OF_ALL,
+    OF_LABELLED,
     PER_SCORE,
     PER_WEIGHT,
     Bools,
+    Ends,
     Proxy,
     Tally,
-    merge_cells,
-    tally,
-)
-from understudy.auditing.tally_intervals import (
-    OF_ALL,
-    OF_LABELLED,
-    Ends,
     measure_differences,
     measure_gold,
     measure_pool,
+    merge_cells,
+    tally,
 )
 from understudy.data.checks import check_probability
 from understudy.data.examples import Gold, Pool, check_sets, weighed

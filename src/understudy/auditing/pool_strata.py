@@ -1,19 +1,22 @@
-"""Strata of gold and pool rows that are likely right or wrong together, for ``pool_estimates.py``.
+"""Strata of gold and pool rows that are likely right or wrong together, for ``pool_estimates.py``; and intervals of
+shares, accuracy, precision, recall, F1 and confusions from how many rows of each stratum are hits.
 
 Rows are sorted into *cells* by what is known without their truth, e.g. whether a class is predicted, and a cell is cut
 further, by how sure the proxy is, or by the probability with which its gold rows were drawn, wherever gold is large
 enough. How many gold rows a stratum has depends on the proxy alone, never on the truths: merging and cutting by such
 counts does not bias what is measured within the strata.
+
+    measure_pool("recall", tallies, estimated=False)    # an estimate and the ends of its interval for each tally
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.auditing.measures import Floats, Ints, quantile_cuts
-from understudy.maths.score_intervals import Strata
+from understudy.maths.score_intervals import Strata, mean_intervals, score_intervals
 
 Bools = NDArray[np.bool_]
 #: Gold rows of a cell of two; of each of many, whose variances are all estimated; of a part of a cell, by what cuts it.
@@ -123,3 +126,63 @@ def stacked(tallies: list[Tally], *, estimated: bool) -> tuple[Strata, Ints]:
     hits = np.where((cell == NO_LABEL) & (rows == 0), NO_ROWS * overall, hits)
     known = hits, np.maximum(rows, NO_ROWS), np.maximum(pool, NO_ROWS * 1e-3)
     return Strata(*known, *((cell, within) if estimated else ())), cell
+
+
+#: Means over rows, of which groups have a difference; of all rows, or of those labelled with the class.
+OF_ALL, OF_LABELLED = ("share", "accuracy"), ("precision", "confusion")
+#: An estimate and the ends of its interval.
+Ends = tuple[float, float, float]
+
+
+def measure_pool(what: str, tallies: list[Tally], estimated: bool) -> list[Ends]:
+    """Estimates, and the ends of their intervals."""
+    if not tallies:
+        return []
+    strata, cell = stacked(tallies, estimated=estimated)
+    c, weights, ours = _coefficients(what, strata, cell)
+    if what in OF_ALL + OF_LABELLED:
+        return list(zip(*mean_intervals(strata, c), strict=True))
+    p, named = strata.hits / strata.rows, ours.sum(1)
+    both, true = (ours * p).sum(1), (weights * p).sum(1)
+
+    def equation(theta: Floats) -> tuple[Floats, Floats]:
+        """Recall: Σ_labelled w p = θ Σ w p. F1: 2 Σ_labelled w p = θ (Σ_labelled w + Σ w p)."""
+        if what == "recall":
+            return ours - theta[:, None] * weights, np.zeros_like(theta)
+        return 2 * ours - theta[:, None] * weights, theta * named
+
+    values = _ratio(both, true) if what == "recall" else _ratio(2 * both, named + true)
+    return list(zip(values, *score_intervals(strata, equation, values), strict=True))
+
+
+def _coefficients(what: str, strata: Strata, cell: Ints) -> tuple[Floats, Floats, Floats]:
+    """Of a mean over rows; the strata's shares of the pool; and those of the rows with the class."""
+    weights = strata.population / strata.population.sum(1, keepdims=True)
+    ours = weights * (cell == 1)
+    return (ours / np.maximum(ours.sum(1, keepdims=True), 1e-300) if what in OF_LABELLED else weights), weights, ours
+
+
+def measure_differences(what: str, mine: list[Tally], others: list[Tally], estimated: bool) -> list[Ends]:
+    """Of each tally minus the other."""
+    (one, cell), (other, other_cell) = (stacked(each, estimated=estimated) for each in (mine, others))
+    c = np.concatenate([_coefficients(what, one, cell)[0], -_coefficients(what, other, other_cell)[0]], axis=1)
+    if one.together is not None and other.together is not None:
+        other = other._replace(together=1 + one.together.max() + other.together)
+    parts: Any = zip(one, other, strict=True)
+    both = (None if a is None or b is None else np.concatenate([a, b], axis=1) for a, b in parts)
+    strata = Strata(*both)  # type: ignore[arg-type]  # None where both sides have none
+    return list(zip(*mean_intervals(strata, c), strict=True))
+
+
+def measure_gold(what: str, tallies: list[Tally]) -> list[Ends]:
+    """The same from gold alone; where its rows weigh alike and the pool is large, Wilson's interval."""
+    if not tallies:
+        return []
+    strata, _ = stacked(tallies, estimated=True)
+    assert strata.within is not None
+    ends = np.stack(mean_intervals(strata, strata.within), 1)
+    return [tuple(each) for each in (2 * ends / (1 + ends) if what == "f1" else ends)]
+
+
+def _ratio(part: Floats, whole: Floats) -> Floats:
+    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
