@@ -171,7 +171,7 @@ class RoundGain:
     gain: Interval | None
     #: On this round alone.
     spent: float
-    #: The ``share`` of rows to leave to the teacher for the ``accuracy`` of the first round (``served_rows.py``).
+    #: The ``share`` of rows to leave to the teacher for the ``accuracy`` of the first round (``active/campaign.py``).
     deferred: Mapping[str, float] | None = None
 
     @property
