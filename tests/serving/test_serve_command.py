@@ -28,7 +28,7 @@ WHAT_IS_LOADED = """
 import asyncio, json, sys
 from pathlib import Path
 import understudy.cli
-from understudy.serving.serve_options import TeacherOptions
+from understudy.llm.ask_options import TeacherOptions
 from understudy.serving.service import Service, Settings
 from understudy.web.access import Access
 

@@ -16,8 +16,8 @@ import pytest
 import understudy as us
 from understudy.inference.cascade import DeferralRule
 from understudy.io.table import read_table
+from understudy.llm.ask_options import TeacherOptions
 from understudy.serving import answer_log
-from understudy.serving.serve_options import TeacherOptions
 from understudy.serving.service import STRANGER, Service, Settings
 from understudy.store.log import Log
 from understudy.web.access import Access

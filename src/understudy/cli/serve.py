@@ -11,7 +11,7 @@ import typer
 from understudy.cli import shared
 from understudy.cli.shared import argument, flag, takes_options
 from understudy.errors import UnderstudyError, optional, warn
-from understudy.serving.serve_options import TeacherOptions
+from understudy.llm.ask_options import TeacherOptions
 
 TOKEN = "UNDERSTUDY_TOKEN"
 SERVED, DEFERRED, LOG = "The server", "Deferred rows", "Log"

@@ -38,10 +38,10 @@ from starlette.routing import Route
 
 from understudy.errors import UnderstudyError
 from understudy.inference.cascade import ABSTAIN
+from understudy.llm.ask_options import TeacherOptions
 from understudy.serving.answer_log import AnswerLog
 from understudy.serving.chat_protocol import completion, events, row_in
 from understudy.serving.live_figures import LiveFigures
-from understudy.serving.serve_options import TeacherOptions
 from understudy.serving.served_model import BatchWorker, Row, ServedModel
 from understudy.store.console import complain
 from understudy.web.access import Access, Guard, read_body

@@ -17,10 +17,10 @@ from understudy.errors import UnderstudyError
 from understudy.labels.answer_lines import UnusableError, class_in, replies_in
 from understudy.labels.answer_matching import USED, AnswerMatcher
 from understudy.llm.answer_folder import ASK, AskFolder, pin_of
+from understudy.llm.ask_options import TeacherOptions
 from understudy.llm.ledger import Ledger
 from understudy.llm.request import Row, make_plan
 from understudy.llm.requester import PendingRow, Requester, StopRequestsError
-from understudy.serving.serve_options import TeacherOptions
 from understudy.store.files import locked
 from understudy.store.log import Log
 
