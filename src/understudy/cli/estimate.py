@@ -108,7 +108,7 @@ def _column(name: str, files: list[Path], examples: "Examples", data: DataOption
 
 
 def _groups(by: str, files: list[Path], examples: "Examples", data: DataOptions) -> tuple[Any, Any]:
-    from understudy.io.time_windows import split_window, time_windows
+    from understudy.features.raw_columns import split_window, time_windows
 
     window, column = split_window(by)
     values = _column(column, files, examples, data)

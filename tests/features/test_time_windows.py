@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from understudy.errors import UnderstudyError
-from understudy.io.time_windows import split_window, time_windows
+from understudy.features.raw_columns import split_window, time_windows
 
 
 def test_weeks_begin_on_mondays() -> None:
