@@ -77,18 +77,13 @@ class Trainer(transformers.Trainer):
             self.session.epochs = args.num_train_epochs
         self.steps = ExternalLoop(self.session)
 
-    def train(
-        self,
-        resume_from_checkpoint: str | bool | None = None,
-        trial: Any = None,
-        ignore_keys_for_eval: list[str] | None = None,
-    ) -> Any:
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any) -> Any:
         if resume_from_checkpoint:
             resume_from_checkpoint = self._resume(resume_from_checkpoint)
         elif self.steps.begun:
             raise UnderstudyError("this Trainer has trained before; make a new one, or pass resume_from_checkpoint=")
         try:
-            return super().train(resume_from_checkpoint, trial, ignore_keys_for_eval)
+            return super().train(resume_from_checkpoint, *args, **options)
         finally:
             self.steps.close()
 
