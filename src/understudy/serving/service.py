@@ -44,6 +44,7 @@ from understudy.serving.chat_protocol import completion, events, row_in
 from understudy.serving.live_figures import LiveFigures
 from understudy.serving.served_model import BatchWorker, Row, ServedModel
 from understudy.store.console import complain
+from understudy.store.files import refuse_constant
 from understudy.web.access import Access, Guard, read_body
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ class Service:
             content = await read_body(request, MOST_BYTES)
             if content is None:
                 status, message = 413, f"a request has at most {MOST_BYTES:,} bytes"
-            elif not isinstance(body := json.loads(content, parse_constant=_refuse), dict):
+            elif not isinstance(body := json.loads(content, parse_constant=refuse_constant), dict):
                 message = "the body is a JSON object"
             else:
                 response: Response = await answer(body)
@@ -285,10 +286,6 @@ class Service:
             "costs": self._costs(), "hours": (time.time() - self.started) / 3600, "log": self.log,
         }  # fmt: skip
         return HTMLResponse(self._page.render(known))
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _plain(row: Row) -> dict[str, Any]:

@@ -208,6 +208,11 @@ def read_json(path: Path) -> Any:
         raise UnderstudyError(f"{path} is not valid JSON: {error}") from error
 
 
+def refuse_constant(name: str) -> None:
+    """For ``json.loads``, which would take NaN and Infinity."""
+    raise ValueError(f"{name} is not JSON")
+
+
 @contextmanager
 def appearing_whole(
     path: Path, *, keep_suffix: bool = True, cure: str = "check the folder and the free space"

@@ -25,6 +25,7 @@ from understudy.io.readers import TableSource, join_batches
 from understudy.io.readers.delimited import DELIMITERS, Delimited, find_numbers, unpacked
 from understudy.labels.forms import column_of
 from understudy.store.arrow import Array
+from understudy.store.files import refuse_constant
 
 # No sign but minus, no leading zero, nothing that a 64-bit number cannot hold: what reads back as it was written.
 _WHOLE = {r"^(0|-?[1-9][0-9]{0,17})$": pa.int64()}
@@ -145,16 +146,12 @@ def json_batches(path: Path) -> Iterator[list[dict[str, Any]]]:
 
 def _record(line: bytes, where: str) -> dict[str, Any]:
     try:
-        record = json.loads(line.decode(), parse_constant=_refuse_constant, object_pairs_hook=_object)
+        record = json.loads(line.decode(), parse_constant=refuse_constant, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         raise UnderstudyError(f"{where} is not valid JSON ({first_line(error)}); write one object per line") from error
     if not isinstance(record, dict):
         raise UnderstudyError(f"{where} holds a {type(record).__name__}; write one object per line, {{...}}")
     return record
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
