@@ -111,6 +111,13 @@ def to_pixels(image: Any, *, size: tuple[int, int], mode: str) -> Array:
     return np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
+def png_bytes(image: Any) -> bytes:
+    """Without loss."""
+    content = io.BytesIO()
+    image.save(content, "PNG")
+    return content.getvalue()
+
+
 def _pillow() -> Any:
     optional("PIL", "images need Pillow", "images")
     from PIL import Image

@@ -15,7 +15,6 @@ Before the folder appears, its ``predict.py`` is run on some rows and compared w
 
 import copy
 import importlib.util
-import io
 import json
 import warnings
 from collections.abc import Mapping, Sequence
@@ -34,7 +33,7 @@ from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.features.encoder import Encoded, Encoder
 from understudy.features.featuriser import VALUES_FILE, Featuriser
 from understudy.features.image_encoder import EncodedImages
-from understudy.features.images import Images
+from understudy.features.images import Images, png_bytes
 from understudy.features.raw_columns import DERIVED
 from understudy.features.tabular import Arrays, Categories, Numbers, Part, Texts, Tfidf
 from understudy.inference import standalone
@@ -224,10 +223,8 @@ def _image(size: tuple[int, int], mode: str, rng: np.random.Generator) -> bytes:
     from PIL import Image
 
     height, width = size
-    content = io.BytesIO()
     shape = (height + 3, width + 5) if mode == "L" else (height + 3, width + 5, 3)
-    Image.fromarray(rng.integers(0, 256, shape).astype(np.uint8)).save(content, "PNG")
-    return content.getvalue()
+    return png_bytes(Image.fromarray(rng.integers(0, 256, shape).astype(np.uint8)))
 
 
 def _read(featuriser: Featuriser, rows: Mapping[str, Sequence[Any]]) -> Rows:

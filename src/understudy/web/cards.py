@@ -14,7 +14,6 @@ opened inside their folder alone (``features/images.py``), and sent under the ty
 a browser never takes one for a page. Drawings with scripts in them (SVG) are refused.
 """
 
-import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ from PIL import Image
 from understudy.data.checks import is_index, is_reserved
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import FeatureOptions, text_alone
-from understudy.features.images import image_files, open_image
+from understudy.features.images import image_files, open_image, png_bytes
 from understudy.io.label_columns import DRAWN, SHOWN, Labelling, read_teacher, true_or_false
 from understudy.io.table import Table, read_table
 from understudy.labels.class_names import ClassNames
@@ -41,8 +40,9 @@ Marked = list[tuple[str, bool]]
 #: Bytes, and their media type.
 Picture = tuple[bytes, str]
 
+PNG = "image/png"
 _TYPES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\x89PNG\r\n\x1a\n": PNG,
     b"\xff\xd8\xff": "image/jpeg",
     b"GIF87a": "image/gif",
     b"GIF89a": "image/gif",
@@ -53,7 +53,7 @@ _TYPES = {
 def picture(cell: Any, folder: Path | None, where: str) -> Picture:
     """``cell``: a path inside ``folder``, the bytes of a file, or an array."""
     if isinstance(cell, np.ndarray) and cell.dtype.kind in "biuf":
-        return _as_png(Image.fromarray(_pixels(cell, where)))
+        return png_bytes(Image.fromarray(_pixels(cell, where))), PNG
     (file,) = image_files([cell], folder, where)
     content = file if isinstance(file, bytes) else file.read_bytes()
     kind = next((kind for start, kind in _TYPES.items() if content.startswith(start)), None)
@@ -61,13 +61,7 @@ def picture(cell: Any, folder: Path | None, where: str) -> Picture:
         kind = "image/webp"
     if kind is not None:
         return content, kind
-    return _as_png(open_image(file, where))
-
-
-def _as_png(image: Any) -> Picture:
-    out = io.BytesIO()
-    image.save(out, format="PNG")
-    return out.getvalue(), "image/png"
+    return png_bytes(open_image(file, where)), PNG
 
 
 def _pixels(values: Array, where: str) -> Array:

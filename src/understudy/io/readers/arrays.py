@@ -13,7 +13,6 @@ rows in a list.
     read_examples(gold={"x": x, "label": ["neg", "pos"]}, pool={"x": x_pool, "teacher_probs": probs})
 """
 
-import io
 import math
 import warnings
 import zipfile
@@ -28,6 +27,7 @@ from torch import Tensor
 
 from understudy.data.checks import check_memory, to_tensor
 from understudy.errors import UnderstudyError, first_line
+from understudy.features.images import png_bytes
 from understudy.io.readers import TableSource, join_batches, reading
 from understudy.store.arrow import Array, Frame, as_column
 
@@ -208,11 +208,9 @@ def _is_picture(value: Any) -> bool:
 
 
 def _cell(value: Any) -> Any:
-    if not _is_picture(value):
-        return str(value) if isinstance(value, Path) else value
-    content = io.BytesIO()
-    value.save(content, "PNG")  # without loss
-    return content.getvalue()
+    if _is_picture(value):
+        return png_bytes(value)
+    return str(value) if isinstance(value, Path) else value
 
 
 def _array(values: Any, role: str, where: str) -> Array:
