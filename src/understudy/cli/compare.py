@@ -74,7 +74,6 @@ def compare_command(
     trackers = [tracker(name, out) for name in track or []]
     with collected_warnings() as warnings:
         examples = data.for_student(student).read(gold, needs_pool=True, pool=pool, test=test, select=select)
-        assert examples.gold is not None and examples.pool is not None
         examples.leaks().warn()
         classes = data.count_classes(examples)
         student, recipe = resolve_student(student, examples, training)
@@ -82,7 +81,7 @@ def compare_command(
         recipe, length = resolve_epochs(build, examples, recipe)
         try:
             comparison = compare(
-                build, examples.gold, examples.pool, names, seeds=options.seeds, test=examples.test,
+                build, *examples.both, names, seeds=options.seeds, test=examples.test,
                 select=examples.select or select_share, out=out, progress=not quiet,
                 callbacks=trackers, **where, **recipe | {"device": usable_device(recipe["device"])},
             )  # fmt: skip
@@ -110,8 +109,7 @@ def _publish(
     from understudy.report.comparison_page import write_comparison_report, write_difference_plot
     from understudy.report.figures import measure_teacher
 
-    gold, pool, verdict = examples.gold, examples.pool, comparison.sentences
-    assert gold is not None and pool is not None
+    (gold, pool), verdict = examples.both, comparison.sentences
     write_comparison_report(
         out / "report.html", comparison, title="Recommended method", verdict=verdict, facts=facts, warnings=warnings,
         lead=f"{len(gold):,} gold rows, {len(pool):,} pool rows, {how}.",

@@ -78,9 +78,8 @@ def estimate_command(
             examples, measured = _predictions(run, files, examples)
         elif labels is not None:
             measured = _class_numbers(_column(labels, files, examples, data), repr(labels), examples)
-        assert examples.gold is not None and examples.pool is not None
         found = estimate(
-            examples.gold, examples.pool, what=read_list(what) or (), labels=measured, proxy=proxy,
+            *examples.both, what=read_list(what) or (), labels=measured, proxy=proxy,
             by=None if by is None else _groups(by, files, examples, data), class_names=examples.class_names,
             probability=_probabilities(rows, examples, data),
         )  # fmt: skip
@@ -95,7 +94,7 @@ def estimate_command(
 
         settings = {"Gold file": ", ".join(gold), "Pool file": rows, "Labels": run or labels or "the teacher's"}
         write_estimates_report(
-            out, found, (len(examples.gold), len(examples.pool)), wanted, settings=settings | {"Proxy": proxy}
+            out, found, (len(examples.both[0]), len(examples.both[1])), wanted, settings=settings | {"Proxy": proxy}
         )
     typer.echo(shown(f"Estimates: {out}"))
 
@@ -103,8 +102,7 @@ def estimate_command(
 def _column(name: str, files: list[Path], examples: "Examples", data: DataOptions) -> list[Any]:
     from understudy.io.read import column_by_id
 
-    assert examples.gold is not None and examples.pool is not None
-    return column_by_id(name, files, [examples.gold, examples.pool], data.mapping)
+    return column_by_id(name, files, examples.both, data.mapping)
 
 
 def _groups(by: str, files: list[Path], examples: "Examples", data: DataOptions) -> tuple[Any, Any]:
@@ -122,8 +120,7 @@ def _probabilities(pool: Path, examples: "Examples", data: DataOptions) -> tuple
     from understudy.io.read import column_by_id
     from understudy.io.table import read_table
 
-    gold, rows, table = examples.gold, examples.pool, read_table(pool, columns=data.mapping)
-    assert gold is not None and rows is not None
+    (gold, rows), table = examples.both, read_table(pool, columns=data.mapping)
     if DRAWN not in table.names or rows.ids is None or gold.probability is None or bool(gold.probability.isnan().any()):
         return None
     if gold.batch is not None and len(gold.batch.unique()) > 1:
@@ -150,8 +147,7 @@ def _predictions(run: Path, files: list[Path], examples: "Examples") -> "tuple[E
     from understudy.io.read import values_by_id
     from understudy.parallel.run_on_file import predict_by_id
 
-    gold, pool = examples.gold, examples.pool
-    assert gold is not None and pool is not None
+    gold, pool = examples.both
     wanted = [one for each in (gold, pool) if each.ids is not None for one in each.ids.tolist()]
     values, trained = predict_by_id(run, files, wanted)
     kept: list[Any] = []

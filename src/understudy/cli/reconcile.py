@@ -59,7 +59,6 @@ def reconcile_command(
 
     with collected_warnings():
         examples = data.for_student(student).read(gold, both=True, needs_pool=True, pool=pool)
-        assert examples.gold is not None and examples.pool is not None
         examples.leaks().warn()
         main, *others = (
             _view(each, student, data.count_classes(each), training) for each in (examples, examples.plain) if each
@@ -73,7 +72,7 @@ def reconcile_command(
     table = read_table(rows := pool_file(gold, pool), columns=data.mapping)
     if any(is_one_file(name, rows) for name in gold):
         _, table = split_gold_pool(table, examples.class_names)
-    write_table(out, with_reconciled_labels(table, examples.gold, reconciled, examples.class_names))
+    write_table(out, with_reconciled_labels(table, examples.both[0], reconciled, examples.class_names))
     typer.echo(shown(f"{len(reconciled):,} pool rows with reconciled labels: {out}"))
 
 
@@ -83,7 +82,6 @@ def _view(examples: "Examples", student: str, classes: int, training: dict[str, 
     from understudy.reconciling.views import View
     from understudy.training.job import resolve_student, student_builder
 
-    assert examples.gold is not None and examples.pool is not None
     name, recipe = resolve_student(student, examples, training)
     build = student_builder(name, examples, classes)
-    return View(build, examples.gold, examples.pool, recipe | {"device": usable_device(recipe["device"])})
+    return View(build, *examples.both, recipe | {"device": usable_device(recipe["device"])})

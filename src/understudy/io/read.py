@@ -86,6 +86,12 @@ class Examples:
         """The name or folder of the encoder of the texts or images."""
         return next((part.encoder for part in self.featuriser.parts if isinstance(part, Encoded)), None)
 
+    @property
+    def both(self) -> tuple[Gold, Pool]:
+        """Gold and pool, where it is known that there are both."""
+        assert self.gold is not None and self.pool is not None
+        return self.gold, self.pool
+
     def leaks(self) -> "Leaks":
         """Rows that two of the sets share, or nearly share."""
         from understudy.data.leaks import find_leaks, leaks_between  # not needed for predictions
