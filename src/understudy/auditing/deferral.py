@@ -146,14 +146,14 @@ class Candidates:
 
     def possible(self, delta: float) -> float | None:
         """The highest target that some candidate reaches."""
-        return _largest(lambda target: len(self.promising(target, delta)) > 0, 0.0, 1.0, 1e-4) or None
+        return _largest(lambda target: len(self.promising(target, delta)) > 0, 1.0, 1e-4) or None
 
     def rows_needed(self, target: float, delta: float) -> int | None:
         """About how many rows promise the target, if the shares stay as they are; None where none do."""
         rows, most = len(self.deferred), MOST_ROWS / max(1, len(self.deferred))
         if not rows or not len(self.promising(target, delta, most)):
             return None
-        small = _largest(lambda log: not len(self.promising(target, delta, np.exp(log))), 0.0, np.log(most), 1e-3)
+        small = _largest(lambda log: not len(self.promising(target, delta, np.exp(log))), np.log(most), 1e-3)
         return int(np.ceil(rows * np.exp(small)))
 
     def curve(self, delta: float) -> Curve:
@@ -291,8 +291,9 @@ def _check(target: float | None, budget: float | None, error_cost: float | None,
             raise UnderstudyError(f"{name}={value} must be at least 0 and below {most:g}; a share of 90% is 0.9")
 
 
-def _largest(holds: Callable[[float], bool], low: float, high: float, exactness: float) -> float:
-    """The largest value for which it holds, where it holds below and not above; ``low`` where it never does."""
+def _largest(holds: Callable[[float], bool], high: float, exactness: float) -> float:
+    """The largest value for which it holds, where it holds below and not above; 0 where it never does."""
+    low = 0.0
     while high - low > exactness:
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)

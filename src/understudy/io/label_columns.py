@@ -99,12 +99,12 @@ class Labelling:
         return numbers
 
 
-def label_column(table: Table, names: ClassNames, column: str = "label") -> Array | None:
+def label_column(table: Table, names: ClassNames) -> Array | None:
     """A file's labels as class numbers, −1 where there are none; None where it has no such column."""
-    if column not in table.names:
+    if "label" not in table.names:
         return None
-    table.columns.with_gaps(column)
-    return Labelling(names or None).numbers(table, column, missing=True)
+    table.columns.with_gaps("label")
+    return Labelling(names or None).numbers(table, "label", missing=True)
 
 
 def find_labelling(

@@ -8,7 +8,7 @@ This file loads without PyTorch, unless a setting needs a fingerprint (``store/f
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from understudy.errors import UnderstudyError
@@ -16,9 +16,9 @@ from understudy.errors import UnderstudyError
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 
-def as_json(settings: Mapping[str, Any], other: Callable[[Any], Any] | None = None) -> dict[str, Any]:
-    """As JSON gives them back: tuples are lists. ``other``: what stands for what JSON cannot hold (its fingerprint)."""
-    again: dict[str, Any] = json.loads(json.dumps(settings, default=other or _fingerprint))
+def as_json(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """As JSON gives them back: tuples are lists, and what JSON cannot hold is its fingerprint."""
+    again: dict[str, Any] = json.loads(json.dumps(settings, default=_fingerprint))
     return again
 
 
