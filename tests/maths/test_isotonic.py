@@ -33,11 +33,6 @@ def test_equal_covariates_share_one_value() -> None:
     assert curve(torch.tensor([1.0, 2.0])).tolist() == pytest.approx([1 / 3, 1])
 
 
-def test_weights_count_as_repeated_rows() -> None:
-    weighted = fit_steps(np.array([1.0, 2.0]), np.array([1.0, 0.0]), weights=np.array([3.0, 1.0]))
-    assert weighted(torch.tensor([1.0])).item() == pytest.approx(0.75)
-
-
 def test_values_stay_in_bounds() -> None:
     curve = _fit([1.0, 2.0, 3.0], [-1.0, 0.5, 4.0], lower=0.25, upper=0.75)
     assert curve(torch.tensor([1.0, 2.0, 3.0])).tolist() == [0.25, 0.5, 0.75]
@@ -45,6 +40,27 @@ def test_values_stay_in_bounds() -> None:
 
 DATA = st.lists(st.tuples(st.integers(0, 6), st.floats(0, 1)), min_size=1, max_size=14)
 LEVELS = st.sampled_from([0.0, 0.3, 0.5, 0.9])
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_size=14))
+def test_counting_the_rows_that_are_right_gives_what_sorting_all_does(data: list[tuple[int, bool]]) -> None:
+    """As many steps as scikit-learn's fit has values, at the same places; many covariates are tied."""
+    c, r = np.array(data, dtype=np.float64).T
+    curve, knots = fit_steps(c, r), np.unique(c)
+    expected = IsotonicRegression().fit(c, r).predict(knots)
+    np.testing.assert_allclose(curve(torch.from_numpy(knots)).numpy(), expected, atol=1e-12)
+    ends = np.append(np.diff(expected) > 1e-9, True)
+    assert curve.knots.tolist() == knots[ends].tolist()
+
+
+@given(st.integers(1, 60), st.integers(1, 60))
+def test_a_share_of_right_rows_is_exact(right: int, wrong: int) -> None:
+    """In one block, wherever the wrong rows lie before the right ones that spoil the order."""
+    response = np.array([1.0] * (right // 2) + [0.0] * wrong + [1.0] * (right - right // 2) + [0.0] * wrong)
+    curve = fit_steps(np.arange(len(response), dtype=np.float64), response)
+    for low, high in zip([-1, *curve.knots.tolist()[:-1]], curve.knots.tolist(), strict=True):
+        rows = response[int(low) + 1 : int(high) + 1]
+        assert float(curve(torch.tensor([high]))) == rows.sum() / len(rows)
 
 
 @given(DATA, LEVELS)

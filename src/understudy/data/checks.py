@@ -120,11 +120,10 @@ def check_probabilities(probs: Tensor, where: str, rows: Tensor | None = None) -
         raise UnderstudyError(f"{where} holds {probs.dtype}; probabilities are floating-point (hard labels: 1-d ints)")
     for start in range(0, len(probs), CHUNK):
         chunk = probs[start : start + CHUNK].float()
-        total = chunk.sum(-1)
         # NaN and infinity make the sum NaN or infinite, so one pass finds them all.
-        bad = ~((total - 1).abs() <= SUM_TOLERANCE) | (chunk < 0).any(-1)
-        if bool(bad.any()):
-            row = first_bad(bad)
+        bad = ~((chunk.sum(-1) - 1).abs() <= SUM_TOLERANCE)
+        if bool(bad.any()) or (len(chunk) and float(chunk.min()) < 0):
+            row = first_bad(bad | (chunk < 0).any(-1))
             number = start + row if rows is None else int(rows[start + row])
             raise UnderstudyError(_describe_bad_row(chunk[row], number, where))
 

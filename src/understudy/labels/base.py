@@ -176,6 +176,8 @@ class Ranking(Labels):
     classes: int
     #: How many classes a row scores one by one: all of them, or the K of a top-k list.
     listed: int
+    #: How deep all rows are ranked at first; most estimates look no deeper.
+    first_depth: int = 32
 
     @abstractmethod
     def leading(self, start: int, stop: int, depth: int) -> Leading:

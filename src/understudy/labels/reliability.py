@@ -46,8 +46,8 @@ SIGNIFICANT, LARGE = 1e-3, 0.1
 _EXPECTED = 5.0
 # Scores looked at together while predicting: 16 MB as float64.
 _BUDGET = 1 << 21
-# Most rows reach the threshold within a few classes; only the others are ranked deeper, four times as deep each round.
-_FIRST_DEPTH = 32
+# Most rows reach the threshold within a few classes; only the others are ranked so deep, then four times as deep.
+_SECOND_DEPTH = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,10 +230,11 @@ class Reliability(Shown):
         # α_k(c) >= t exactly where c exceeds the curve's cutoff: a comparison instead of a lookup.
         return torch.tensor([curve.cutoff(self.threshold) for curve in self.curves], dtype=torch.float64)
 
-    def _first_and_k(self, teacher: Ranking, depth: int = _FIRST_DEPTH) -> Tensor:
+    def _first_and_k(self, teacher: Ranking, depth: int = 0) -> Tensor:
         """The top-1 covariate of every row and its smallest k, ``(2, N)``."""
         deepest = min(len(self.curves), teacher.listed, self.classes - 1)
-        depth = min(depth, deepest)
+        # Entropies rank all classes anyway.
+        depth = min(depth or teacher.first_depth, deepest) if self.covariate == "margin" else deepest
         cutoffs = self._cutoffs[:depth].tolist()
         # Lists of a single class do not say which class comes second.
         least = 2 if teacher.listed > 1 else self.classes
@@ -252,7 +253,7 @@ class Reliability(Shown):
         found = self._by_chunk(teacher, depth, first_reached)
         left = (found[1] == self.classes).nonzero().squeeze(1)
         if depth < deepest and len(left):
-            found[1, left] = self._first_and_k(teacher.take(left), 4 * depth)[1]
+            found[1, left] = self._first_and_k(teacher.take(left), max(_SECOND_DEPTH, 4 * depth))[1]
         return found
 
     def _by_chunk(self, teacher: Ranking, depth: int, read: Callable[[Iterator[Tensor]], Tensor]) -> Tensor:

@@ -25,7 +25,7 @@ from understudy.data.checks import SUM_TOLERANCE, check_class_count, check_proba
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Column, Columns, Hard, Labels, Ranking, ReadOptions, same_classes
 from understudy.labels.class_names import class_numbers
-from understudy.maths.accuracy_curves import Leading, leading, margins_in_turn, positions
+from understudy.maths.accuracy_curves import LONG_ROW, Leading, as_entries, leading, margins_in_turn, positions
 from understudy.maths.confidence import MEASURES
 from understudy.store.option_fields import checked
 
@@ -36,6 +36,10 @@ _ROWS = 1 << 16
 class Distribution(Ranking):
     """Labels with a probability for every class, stored or computed."""
 
+    @property
+    def first_depth(self) -> int:  # type: ignore[override]
+        return 2 if self.classes >= LONG_ROW else Ranking.first_depth
+
     @abstractmethod
     def probs_of(self, rows: slice | Tensor) -> Tensor:
         """Label distributions of some rows, ``(n, C)``; all zero where there is no label."""
@@ -44,7 +48,7 @@ class Distribution(Ranking):
         return self._by_part(lambda part: (self.probs_of(part) > 0).any(1))
 
     def top1(self) -> Tensor:
-        best = self._by_part(lambda part: self.probs_of(part).argmax(1))
+        best = self._by_part(lambda part: torch.from_numpy(as_entries(self.probs_of(part)).argmax(1)))
         return torch.where(self.labelled(), best, -1)
 
     def dense(self, rows: Tensor, classes: int) -> Tensor:

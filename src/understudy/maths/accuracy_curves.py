@@ -3,7 +3,7 @@
 *Covariates.* Class probabilities in descending order, possibly only the first K of C. For the k-th column the covariate
 is ``topk_margin(p, k)`` or minus ``grouped_entropy(p, k)``; computing all of them from one sort costs O(C) per row
 instead of O(C²). They need no order of the classes and, for margins, only the k + 1 largest entries: ``leading`` gives
-just those, over ten times faster than a stable sort.
+just those, ten times faster than a stable sort and, for k = 1 and 2, forty times.
 
 *Steps.* ``sklearn.isotonic.IsotonicRegression`` interpolates between the fitted points; an accuracy estimate must not
 invent values there, so the curve stays a step function: the value at c is the fitted value of the smallest training
@@ -42,6 +42,10 @@ from understudy.maths.weights import neighbour_count, neighbour_means
 
 Floats = NDArray[np.float64]
 SLOWEST, FASTEST = 1 / 3, 1 / 2
+# Of rows as long as this, the three largest entries are found sooner one after the other than by a sort.
+LONG_ROW = 200
+# Entries ranked together: 0.5 MB as float32, which stay in the second-level cache.
+_PIECE = 1 << 17
 # A class with few gold rows leans on the overall accuracy as if it had this many more rows of it.
 PSEUDO_COUNT = 10
 
@@ -62,25 +66,46 @@ class Leading(NamedTuple):
         return min(self.probs.shape[1], self.classes - 1)
 
 
+def as_entries(probs: Tensor) -> Floats:
+    """As numpy's: it compares and counts 1,000 entries several times as fast as torch."""
+    return (probs if probs.dtype in (torch.float32, torch.float64) else probs.float()).cpu().numpy()
+
+
 def leading(probs: Tensor, depth: int) -> Leading:
     """The ``depth`` largest entries of dense rows and the one after them."""
-    classes = probs.shape[1]
-    # numpy's float sorts are vectorised: 5 µs for 1,000 entries where a stable argsort takes 65.
-    entries = (probs if probs.dtype in (torch.float32, torch.float64) else probs.float()).cpu().numpy()
-    if depth + 1 < classes:
-        cut = classes - depth - 1
-        entries = np.partition(entries, cut, axis=1)[:, cut:]
+    classes, wanted = probs.shape[1], min(depth + 1, probs.shape[1])
+    entries = as_entries(probs)
     # Column by column in memory, as the covariates are read.
-    largest = torch.from_numpy(np.sort(entries, axis=1)[:, ::-1].astype(np.float64, order="F"))
-    rest = largest[:, depth] if depth < classes else largest.new_zeros(len(largest))
-    return Leading(largest[:, :depth], rest, classes)
+    largest = np.zeros((len(entries), depth + 1), order="F")
+    for start in range(0, len(entries), size := max(1, _PIECE // classes)):
+        piece, out = entries[start : start + size], largest[start : start + size, :wanted]
+        if wanted <= 3 and classes >= LONG_ROW:
+            # 0.2 µs for each of 1,000 entries.
+            _take_maxima(piece.copy(), out)
+        else:
+            # numpy's float sorts are vectorised: 3 µs for 1,000 entries, where a stable argsort takes 65, and
+            # np.partition nearly as much as the sort.
+            out[:] = np.sort(piece, axis=1)[:, : -wanted - 1 : -1]
+    found = torch.from_numpy(largest)
+    return Leading(found[:, :depth], found[:, depth], classes)
+
+
+def _take_maxima(entries: Floats, largest: Floats) -> None:
+    """The largest entries of each row, one column after the other; overwrites ``entries``."""
+    rows = np.arange(len(entries))
+    for column in largest.T:
+        places = entries.argmax(1)
+        column[:] = entries[rows, places]
+        entries[rows, places] = -1
 
 
 def positions(probs: Tensor, labels: Tensor) -> Tensor:
     """How many classes stand before the label in a row's ranking (equal entries in class order), ``(n,)``."""
-    own = probs.gather(1, labels.unsqueeze(1))
-    earlier = torch.arange(probs.shape[1]) < labels.unsqueeze(1)
-    return ((probs > own) | ((probs == own) & earlier)).sum(1)
+    entries, own = as_entries(probs), as_entries(probs.gather(1, labels.unsqueeze(1)))
+    places, equal = np.count_nonzero(entries > own, axis=1), entries == own
+    tied = np.flatnonzero(np.count_nonzero(equal, axis=1) > 1)
+    places[tied] += (equal[tied] & (np.arange(probs.shape[1]) < labels.numpy()[tied, None])).sum(1)
+    return torch.from_numpy(places)
 
 
 def margins_in_turn(scores: Leading) -> Iterator[Tensor]:
@@ -159,23 +184,38 @@ def _bucket(covariate: Tensor, low: float, scale: float) -> Tensor:
     return ((covariate - low) * scale).clamp_(0, _BUCKETS - 1).long()
 
 
-def fit_steps(
-    covariate: Floats, response: Floats, *, weights: Floats | None = None, lower: float = 0.0, upper: float = 1.0
-) -> StepCurve:
+def fit_steps(covariate: Floats, response: Floats, *, lower: float = 0.0, upper: float = 1.0) -> StepCurve:
     """Non-decreasing fit with values in [lower, upper]; rows with equal covariates share one value.
 
-    Clipping the ordinary isotonic fit is the constrained least-squares solution, so no other solver is needed.
+    Clipping the ordinary isotonic fit is the constrained least-squares solution, so no other solver is needed. Equal
+    responses next to each other share a value too, so that rows with a response of 1 are sorted and counted between the
+    others: a third of the time where most rows are right.
     """
     from scipy.optimize import isotonic_regression
 
-    weights = np.ones_like(response, dtype=np.float64) if weights is None else weights
-    knots, group = np.unique(covariate, return_inverse=True)
-    mass = np.bincount(group, weights=weights)
-    mean = np.bincount(group, weights=weights * response) / mass
-    fitted = np.clip(isotonic_regression(mean, weights=mass).x, lower, upper)
-    # Runs of equal values are one step: keep each run's last knot. A curve has few steps, so lookups stay cheap.
-    last = np.append(fitted[1:] != fitted[:-1], True)
-    return StepCurve(torch.from_numpy(knots[last]), torch.from_numpy(fitted[last]))
+    is_one = response == 1
+    ones, rest = np.sort(covariate[is_one]), np.flatnonzero(~is_one)
+    places, group = np.unique(covariate[rest], return_inverse=True)
+    # In turn: the ones below the first place, then of each place the rows at it and the ones up to the next.
+    ends = np.zeros(2 * len(places) + 2, dtype=np.intp)
+    ends[1:-1:2], ends[2:-1:2] = ones.searchsorted(places), ones.searchsorted(places, "right")
+    ends[-1] = len(ones)
+    mass = (ends[1:] - ends[:-1]).astype(np.float64)
+    # Where there is no row, the knot is any; it is dropped.
+    knots = ones.take(ends[1:] - 1, mode="clip") if len(ones) else np.zeros(len(mass))
+    total = mass.copy()
+    mass[1::2] += np.bincount(group, minlength=len(places))
+    total[1::2] += np.bincount(group, weights=response[rest], minlength=len(places))
+    knots[1::2] = places
+    filled = mass > 0
+    knots, mass, total = knots[filled], mass[filled], total[filled]
+    blocks = isotonic_regression(total / mass, weights=mass).blocks
+    # Nine of ten right reach a threshold of 0.9: of means that were added up one by one, some come to 0.8999….
+    sums = [np.add.reduceat(part, blocks[:-1]) for part in (total, mass)]
+    values = np.clip(sums[0] / sums[1], lower, upper)
+    # Clipped steps may be equal: keep the last knot. A curve has few steps, so lookups stay cheap.
+    last = np.append(values[1:] != values[:-1], True)
+    return StepCurve(torch.from_numpy(knots[blocks[1:] - 1][last]), torch.from_numpy(values[last]))
 
 
 @dataclass(frozen=True)
