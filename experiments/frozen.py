@@ -53,18 +53,18 @@ def sentence_vectors(texts: list[str]) -> Array:
     return encode(Encoder.find(_named(MINILM)), texts, where="texts")
 
 
-def picture_vectors(name: str, images: Tensor) -> Array:
+def picture_vectors(name: str, images: Tensor, side: int = SIDE) -> Array:
     """``name`` stands for these images in the cache."""
-    file = cache_folder() / "vectors" / f"efficientnet-lite0-{SIDE}-{name}-{len(images)}.npy"
+    file = cache_folder() / "vectors" / f"efficientnet-lite0-{side}-{name}-{len(images)}.npy"
     if not file.exists():
-        net = ImageEncoder(NAME, Path(_named(EFFICIENTNET)), SIDE).net
+        net = ImageEncoder(NAME, Path(_named(EFFICIENTNET)), side).net
         with torch.inference_mode():
-            found = torch.cat([net(upsampled(batch)) for batch in images.split(BATCH)])
+            found = torch.cat([net(upsampled(batch, side)) for batch in images.split(BATCH)])
         content = BytesIO()
         np.save(content, found.numpy(), allow_pickle=False)
         write_bytes(file, content.getvalue())
     return np.asarray(np.load(file, allow_pickle=False))
 
 
-def upsampled(images: Tensor) -> Tensor:
-    return F.interpolate(images, size=(SIDE, SIDE), mode="bicubic", align_corners=False).clamp(0, 1)
+def upsampled(images: Tensor, side: int = SIDE) -> Tensor:
+    return F.interpolate(images, size=(side, side), mode="bicubic", align_corners=False).clamp(0, 1)

@@ -25,6 +25,14 @@ SHORT = Training(epochs=8, schedule="cosine")
 # Teachers and first students train long enough to fit their own rows where these are 1,000 or fewer.
 PRETRAINING = Training(steps=500, schedule="cosine")
 
+# As the papers' pairs: one family, augmented, and long enough for the student to reach its teacher.
+AUGMENTED = Training(epochs=25, schedule="cosine", augment=("flip", "shift"))
+LENETS = Distillation(
+    "cifar10", "lenet", "lenet", (1_000,), 500, (), AUGMENTED, Training(steps=1_000, batch_size=64, schedule="cosine",
+    augment=("flip", "shift")), Training(steps=500, schedule="cosine", augment=("flip", "shift")),
+    unlabelled=8_000, drawn=True, curve_rows=0, side=16,
+)  # fmt: skip
+
 # data set -> teacher, student, how they are trained
 FULL: dict[str, tuple[str, str, Training]] = {
     "svhn": ("mobilenet:depth_multiplier=2", "mobilenet", PAPERS_TRAINING),
@@ -59,5 +67,16 @@ def reduced(data: str, labelled: tuple[int, ...], methods: tuple[Method, ...], *
     setting = Distillation(
         name, teacher, "mlp:128", labelled, 150, methods, SHORT, learning, PRETRAINING,
         unlabelled=8_000, drawn=True, passes=3, curve_rows=0, side=side,
+    )  # fmt: skip
+    return replace(setting, **more)
+
+
+def on_vectors(
+    data: str, labelled: int, validation: int, unlabelled: int, methods: tuple[Method, ...], **more: Any
+) -> Distillation:
+    """A wide MLP teaches a narrow one on the vectors of a frozen net."""
+    setting = Distillation(
+        data, "mlp:256", "mlp:64", (labelled,), validation, methods, replace(AUGMENTED, augment=()), PRETRAINING,
+        PRETRAINING, unlabelled=unlabelled, drawn=True, curve_rows=0, seeds=8,
     )  # fmt: skip
     return replace(setting, **more)

@@ -95,7 +95,8 @@ class Distillation:
             Cell("Gold only", column, seed, _accuracy(self.on_gold_alone(dealt, seed), dealt.test)),
         ]
         for method in self.methods:
-            runs = [self.train(KINDS[method.kind](dealt, option, common), dealt, seed) for option in method.options]
+            given = common | dict(method.fixed)
+            runs = [self.train(KINDS[method.kind](dealt, option, given), dealt, seed) for option in method.options]
             best = runs[0] if len(runs) == 1 else max(runs, key=lambda run: _accuracy(run.student, dealt.select))
             value = _accuracy(best.student, dealt.test)
             cells.append(Cell(method.label, column, seed, value, curve_of(best), facts=facts_of(best)))

@@ -20,6 +20,8 @@ class Method:
     kind: str
     """Its key in KINDS."""
     options: tuple[Any, ...] = (None,)
+    fixed: tuple[tuple[str, Any], ...] = ()
+    """What else it is given, by name: (("tail", "keep"),)."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,11 @@ class Dealt:
 
 
 Factory = Callable[[Dealt, Any, dict[str, Any]], us.Objective]
-"""(dealt, option, options of every method: hard, temperature) -> objective."""
+"""(dealt, option, given by name: hard, temperature, and what is fixed) -> objective."""
 
 KINDS: dict[str, Factory] = {
     "vanilla": lambda dealt, option, common: us.vanilla(**common),
+    "reconciled": lambda dealt, option, common: us.reconciled(**common),
     "oracle": lambda dealt, option, common: us.oracle(dealt.truth, **common),
     # One estimate of the weights, from margins (Weighted Distillation, 3.1).
     "weighted_margin": lambda dealt, option, common: us.weighted(confidence="margin", **common),

@@ -21,6 +21,8 @@ FEW_LABELS = (1_000, 3_000)
 FEW_IMAGENET_LABELS = (640, 3_840)
 VID_GRID = (0.001, 0.1, 0.2, 0.5, 0.8, 1.0, 2.0, 10.0, 50.0, 100.0)
 REFRESH_GRID = (1, 25, 50, 100, 200)
+AS_PRINTED = (("tail", "keep"),)
+"""The paper matches the teacher's whole soft label; the library's default drops what lies outside the top k."""
 SELECT = 500
 """Rows kept out to choose from a grid; the paper takes the best on its test rows."""
 # SLaM's lead on vanilla in Table 2, averaged over its columns: for figures of CIFAR-100 that are only plotted.
@@ -37,7 +39,7 @@ def methods(*, vid: tuple[float, ...] = (0.1, 1.0), refresh: tuple[int | None, .
         Method("UPS", "ups"),
         Method("VID", "vid", vid),
         Method("Weighted", "weighted", refresh),
-        Method("SLaM", "slam"),
+        Method("SLaM", "slam", fixed=AS_PRINTED),
     )
 
 

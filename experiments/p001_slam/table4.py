@@ -4,7 +4,16 @@ from dataclasses import replace
 
 from experiments.engines.distil import Method
 from experiments.experiment import Experiment, Part, Published
-from experiments.p001_slam.settings import FEW_IMAGENET_LABELS, IMAGENET_LABELS, PERCENT, SELECT, above, few, lead
+from experiments.p001_slam.settings import (
+    AS_PRINTED,
+    FEW_IMAGENET_LABELS,
+    IMAGENET_LABELS,
+    PERCENT,
+    SELECT,
+    above,
+    few,
+    lead,
+)
 from experiments.vision import IMAGENET_TRAINING, full
 
 
@@ -15,7 +24,7 @@ def methods(*, taylor: tuple[int, ...], vid: tuple[float, ...], slam: tuple[floa
         Method("Taylor-CE", "taylor", taylor),
         Method("VID", "vid", vid),
         Method("Weighted", "weighted_margin"),
-        Method("SLaM", "slam_k5", slam),
+        Method("SLaM", "slam_k5", slam, AS_PRINTED),
     )
 
 

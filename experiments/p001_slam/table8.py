@@ -8,6 +8,7 @@ vocabulary of the training texts' commonest words, since pretrained weights need
 from experiments.claims import Claim
 from experiments.engines.distil import Distillation, Method
 from experiments.experiment import Experiment, Part, Published
+from experiments.p001_slam.settings import AS_PRINTED
 from experiments.sweep import Training
 
 
@@ -18,7 +19,7 @@ def methods(*, vid: tuple[float, ...], refresh: tuple[int, ...], slam: tuple[flo
         Method("Taylor-CE", "taylor"),
         Method("VID", "vid", vid),
         Method("Weighted", "weighted", refresh),
-        Method("SLaM", "slam", slam),
+        Method("SLaM", "slam", slam, AS_PRINTED),
     )
 
 

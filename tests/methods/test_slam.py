@@ -1,6 +1,7 @@
 """SLaM: its columns, its target and its loss, worked by hand or taken from Reliability."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -44,6 +45,31 @@ def test_columns_come_from_reliability() -> None:
         float((trust.alpha(pool.teacher) <= 0.6).double().mean())
     )
     assert 0 < context.facts["slam.share_at_lower_bound"] < 1
+
+
+@pytest.mark.parametrize(
+    ("options", "alpha", "expected"),
+    [
+        ({}, [0.5, 0.5, 0.7], 2 / 3),
+        ({"tail": "keep"}, [0.5, 0.5, 0.7], 0.0),  # the tail's mass has one
+        ({"tail": "keep", "hard": True}, [0.5, 0.5, 0.7], 2 / 3),
+        ({"k": 3, "normalise": True}, [0.5, 1 / 3, 0.7], 1 / 3),  # α = (1 − α) / 2
+        ({"k": CLASSES, "tail": "keep"}, [0.5, 0.6, 0.7], 1 / 3),  # k = C leaves no tail
+    ],
+)
+def test_rows_without_a_gradient_are_counted(options: dict[str, Any], alpha: list[float], expected: float) -> None:
+    """Against autograd: the loss of those rows does not depend on the logits."""
+    _, pool = _problem(pool=3)
+    objective, context = us.slam(alpha=torch.tensor(alpha), **{"k": 2} | options), _context(None, pool)
+    columns = {f"slam.{name}": values for name, values in _columns(objective, context).items()}
+    assert context.facts["slam.share_without_gradient"] == pytest.approx(expected)
+    logits = torch.randn(3, CLASSES, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    assert pool.teacher is not None
+    step = Step(Outputs(logits), pool.teacher.probs(torch.arange(3)), torch.arange(3), columns)
+    objective.pool_losses(step).sum().backward()
+    assert logits.grad is not None
+    still = (logits.grad.abs().amax(1) < 1e-6).double().mean()
+    assert float(still) == pytest.approx(expected)
 
 
 def test_chosen_gold_does_not_estimate() -> None:
@@ -129,17 +155,19 @@ def test_loss_worked_by_hand() -> None:
     # α = 0.8, k = 2: 0.4 + 0.2·0.5, 0.2 + 0.2·0.75, 0.1, 0.1
     mix, q = [0.5, 0.35, 0.1, 0.1], [0.4, 0.3, 0.2, 0.1]
     expected = -sum(b * math.log(a) for a, b in zip(mix, q, strict=True))
-    assert us.slam().pool_losses(_step(**_trust(0.8, 2))).item() == pytest.approx(expected, rel=1e-6)
+    assert us.slam(tail="keep").pool_losses(_step(**_trust(0.8, 2))).item() == pytest.approx(expected, rel=1e-6)
     # k = 3, normalised: the second term halves and covers the third class.
     mix = [0.4 + 0.05, 0.2 + 0.075, 0.1 + 0.0875, 0.1]
     expected = -sum(b * math.log(a) for a, b in zip(mix, q, strict=True))
-    assert us.slam(normalise=True).pool_losses(_step(**_trust(0.8, 3))).item() == pytest.approx(expected, rel=1e-6)
+    assert us.slam(normalise=True, tail="keep").pool_losses(_step(**_trust(0.8, 3))).item() == pytest.approx(
+        expected, rel=1e-6
+    )
 
 
 def test_dropping_the_tail() -> None:
     # q = (4/7, 3/7) on the top 2.
     expected = -4 / 7 * math.log(0.5) - 3 / 7 * math.log(0.35)
-    assert us.slam(tail="drop").pool_losses(_step(**_trust(0.8, 2))).item() == pytest.approx(expected, rel=1e-6)
+    assert us.slam().pool_losses(_step(**_trust(0.8, 2))).item() == pytest.approx(expected, rel=1e-6)
 
 
 def test_hard_target_and_another_loss() -> None:

@@ -8,8 +8,8 @@ and 2. The loss is ``ce(q, mix(f))`` with
 so that a student who is right pays for the teacher's mistakes only what the teacher's known accuracy α(x) explains.
 α and k come from isotonic curves on gold (``us.Reliability``); ``alpha=`` takes known accuracies instead, one for all
 rows or one each. Not divided by k − 1 unless ``normalise=True``, as in the paper's experiments (Remark B.1).
-``tail="drop"`` restricts soft labels to the top k: with α near the lower bound the mass outside it would otherwise pull
-the student there.
+Soft labels are cut to the top k and renormalised: at α = ½ the mixture is constant on the top k, so that only the mass
+outside it would have a gradient, and pull the student there. ``tail="keep"`` leaves them whole, as the paper prints it.
 
     us.train(student, gold, pool, us.slam(lower_bound=0.6), epochs=30)
 """
@@ -45,6 +45,8 @@ class SlamLink(Link):
     covariate: str = "margin"
     estimator: str = "isotonic"
     alpha: Any = None
+    #: Whether the target has no mass outside the top k: with tail="drop", or hard.
+    target_in_top: bool = False
     name: str = "slam"
 
     def __post_init__(self) -> None:
@@ -78,7 +80,15 @@ class SlamLink(Link):
             k = torch.full_like(k, trust.fixed_k())
         context.facts[f"{self.name}.mean_alpha"] = float(alpha.mean())
         context.facts[f"{self.name}.mean_k"] = float(k.double().mean())
+        constant = self._slope(alpha, k).abs() < 1e-6
+        if not self.target_in_top:
+            constant &= k >= context.classes
+        context.facts[f"{self.name}.share_without_gradient"] = float(constant.double().mean())
         return {"alpha": alpha.float(), "k": k}
+
+    def _slope(self, alpha: Tensor, k: Tensor) -> Tensor:
+        """Of the mixture in f on a top entry, α − β: where it is 0, such an entry has no gradient."""
+        return alpha - (1 - alpha) / (k - 1 if self.normalise else 1)
 
     def estimate(self, context: Context) -> None:
         if self._asks_gold(context.teacher.simplest()):
@@ -143,7 +153,7 @@ def slam(
     normalise: bool = False,
     temperature: float | tuple[float, float] = 1.0,
     *,
-    tail: str = "keep",
+    tail: str = "drop",
     hard: bool = False,
     covariate: str = "margin",
     estimator: str = "isotonic",
@@ -159,7 +169,7 @@ def slam(
         target=TopTarget(target, "slam") if tail == "drop" else target,
         link=slam_link(
             lower_bound=lower_bound, threshold=threshold, k=k, normalise=normalise,
-            covariate=covariate, estimator=estimator, alpha=alpha,
+            covariate=covariate, estimator=estimator, alpha=alpha, target_in_top=hard or tail == "drop",
         ),
         loss=loss,
         temperature=temperature,
