@@ -65,7 +65,7 @@ def test_rows_without_a_gradient_are_counted(options: dict[str, Any], alpha: lis
     assert context.facts["slam.share_without_gradient"] == pytest.approx(expected)
     logits = torch.randn(3, CLASSES, generator=torch.Generator().manual_seed(1)).requires_grad_()
     assert pool.teacher is not None
-    step = Step(Outputs(logits), pool.teacher.probs(torch.arange(3)), torch.arange(3), columns)
+    step = Step(Outputs(logits), pool.teacher.dense(torch.arange(3), CLASSES), torch.arange(3), columns)
     objective.pool_losses(step).sum().backward()
     assert logits.grad is not None
     still = (logits.grad.abs().amax(1) < 1e-6).double().mean()
