@@ -4,25 +4,30 @@
     larger_lead("its lead is larger with few labels", "SLaM", "Vanilla", at="500", than_at="2000", effect=2.7)
     Claim(…, same_as="slam_table1")             # a figure that plots a table: decided there, not counted again
     Claim(…, structural="duplicates have distance 0, so none is picked twice")   # true by construction: not counted
+    Claim(…, aside="of teachers, not of the method")                             # shown, not counted
+    Claim(…, needs=[Needs("the net is above the larger class", "accuracy", "share of the larger class")])
 
 Per seed, the mean of the lower cells is taken from the mean of the higher ones ("row" means all its columns,
 "row@column" one cell). The differences over seeds give one of four answers, by the rule of ``experiments.sequential``:
 *yes* and *no* where they lie above or below ``beyond``, corrected by Holm among the counted claims of the table; *no
 difference larger than δ* where they are shown to lie within ±δ, half of the paper's own effect unless ``delta`` says
-otherwise; else *open*.
+otherwise; else *open*. A claim says something only where its preconditions hold of the cells; where one fails, or was
+not measured, it is *void*: neither yes nor no.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from experiments.sequential import ERROR, Evidence, evidence, holm
 from experiments.sweep import Cell
 from understudy.comparison.interval import Interval
 from understudy.errors import UnderstudyError
 
-YES, NO, WITHIN, OPEN = "yes", "no", "no larger difference", "open"
-ANSWERS = (YES, NO, WITHIN, OPEN)
+YES, NO, WITHIN, VOID, OPEN = "yes", "no", "no larger difference", "void", "open"
+ANSWERS = (YES, NO, WITHIN, VOID, OPEN)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -52,6 +57,35 @@ WITHOUT_CURVE = ("last", "selected")
 
 
 @dataclass(frozen=True)
+class Needs:
+    """A precondition: the mean of a row over its seeds, less that of another, lies between two bounds."""
+
+    text: str
+    row: str
+    """As in a claim: "row", all columns, or "row@column"."""
+    less: str = ""
+    at_least: float = -math.inf
+    at_most: float = math.inf
+    fact: str = ""
+    """What of the cells, where it is not their value: "debias.share_weight_1"."""
+
+    def unmet(self, cells: Sequence[Cell]) -> str:
+        """Why it does not hold; "" where it does."""
+        found = [self._mean(row, cells) for row in (self.row, self.less) if row]
+        if None in found:
+            return f"not measured whether {self.text}"
+        value = found[0] - sum(found[1:])
+        return "" if self.at_least <= value <= self.at_most else f"not so that {self.text} ({100 * value:.1f})"
+
+    def _mean(self, name: str, cells: Sequence[Cell]) -> Any:
+        row, _, column = name.partition("@")
+        mine = [cell for cell in cells if cell.row == row and column in ("", cell.column)]
+        values = [cell.facts.get(self.fact) if self.fact else cell.value for cell in mine]
+        known = [value for value in values if value is not None]
+        return _mean(known) if known else None
+
+
+@dataclass(frozen=True)
 class Claim:
     text: str
     higher: Sequence[str]
@@ -69,10 +103,19 @@ class Claim:
     """The experiment that decides and counts it, where this one shows the same cells again."""
     structural: str = ""
     """Why it holds by construction, where it does."""
+    aside: str = ""
+    """Why it is no evidence for the paper's method, though the paper shows it."""
+    needs: Sequence[Needs] = ()
+    withdrawn: str = ""
+    """Why its setting cannot decide it, where that is known and not measured here: void."""
 
     @property
     def counted(self) -> bool:
-        return not (self.same_as or self.structural)
+        return not (self.same_as or self.structural or self.aside)
+
+    def void(self, cells: Sequence[Cell]) -> str:
+        """Why it says nothing about these cells; "" where it does."""
+        return self.withdrawn or next((why for one in self.needs if (why := one.unmet(cells))), "")
 
     @property
     def within(self) -> float | None:
@@ -88,6 +131,11 @@ def larger_lead(
     """(row − other) in one column exceeds (row − other) in another."""
     higher, lower = [f"{row}@{at}", f"{other}@{than_at}"], [f"{other}@{at}", f"{row}@{than_at}"]
     return Claim(text, higher, lower, times=2, effect=effect, same_as=same_as)
+
+
+def needing(claims: Sequence[Claim], *needs: Needs) -> list[Claim]:
+    """All of them with these preconditions too."""
+    return [replace(claim, needs=(*claim.needs, *needs)) for claim in claims]
 
 
 def with_effect(claim: Claim, printed: Mapping[str, Sequence[str]], columns: Sequence[str] = ()) -> Claim:
@@ -121,6 +169,8 @@ class Verdict:
     """Of all looks together, after Holm."""
     seeds: int
     """How many the deciding look had; all that were looked at, while it is open."""
+    why: str = ""
+    """Why it is void, where it is."""
 
     @property
     def shown(self) -> str:
@@ -129,6 +179,10 @@ class Verdict:
             return f"see {self.claim.same_as}"
         if self.claim.structural:
             return "by construction"
+        if self.claim.aside:
+            return "not counted"
+        if self.answer == VOID:
+            return f"void: {self.why}"
         return (
             f"no difference larger than {100 * (self.claim.within or 0):.2g}" if self.answer == WITHIN else self.answer
         )
@@ -137,17 +191,20 @@ class Verdict:
 def decide(claims: Sequence[Claim], cells: Sequence[Cell]) -> list[Verdict]:
     """All claims of a table, because Holm's rule is about all of them."""
     found = [evidence(differences(claim, cells), limit=claim.beyond, delta=claim.within) for claim in claims]
-    counted = [number for number, claim in enumerate(claims) if claim.counted]
+    void = [claim.void(cells) for claim in claims]
+    counted = [number for number, claim in enumerate(claims) if claim.counted and not void[number]]
     adjusted = dict(zip(counted, holm([found[number].p for number in counted]), strict=True))
     return [
-        _verdict(claim, one, adjusted.get(number, 1.0))
+        _verdict(claim, one, adjusted.get(number, 1.0), void[number])
         for number, (claim, one) in enumerate(zip(claims, found, strict=True))
     ]
 
 
-def _verdict(claim: Claim, found: Evidence, p: float) -> Verdict:
+def _verdict(claim: Claim, found: Evidence, p: float, void: str) -> Verdict:
     if not claim.counted:
         return Verdict(claim, "", found.interval, p, found.interval.count)
+    if void:
+        return Verdict(claim, VOID, found.interval, p, found.interval.count, void)
     if p <= ERROR:
         return Verdict(claim, YES if found.above else NO, found.interval, p, found.seeds)
     if found.p_within <= ERROR:

@@ -63,6 +63,14 @@ def _part(part: Part, cells: Sequence[Cell], verdicts: Sequence[Verdict], finish
 VERDICT_COLUMNS = ["claim", "the paper's, points", "ours, points", "99% interval", "seeds", "verdict"]
 
 
+def verdict_rows(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """As a record keeps them."""
+    return {
+        "claims": [verdict_row(verdict) for verdict in verdicts],
+        "answers": [verdict.answer for verdict in verdicts],
+    }
+
+
 def verdict_row(verdict: Verdict) -> list[str]:
     claim, gap = verdict.claim, verdict.difference
     how = "" if claim.measure == "last" else f" ({MEASURES[claim.measure][0]})"
@@ -70,7 +78,8 @@ def verdict_row(verdict: Verdict) -> list[str]:
     if claim.beyond:
         size = f"{100 * claim.beyond:g}"
         limit = f", by more than {size} points" if claim.lower else f": above {size}%"
-    why = f"; {claim.structural}" if claim.structural else ""
+    why = claim.structural or claim.aside
+    why = f"; {why}" if why else ""
     paper = "" if claim.effect is None else points(claim.effect / 100)
     return [
         claim.text + limit + how + why, paper, points(gap.mean), span(gap, points), str(verdict.seeds), verdict.shown
@@ -187,12 +196,7 @@ def record(finished: Finished) -> dict[str, Any]:
         "machine": machine(),
         "not_reproduced": list(experiment.not_reproduced),
         "parts": [
-            {
-                "title": part.title,
-                "claims": [verdict_row(verdict) for verdict in verdicts],
-                "answers": [verdict.answer for verdict in verdicts],
-                "cells": [vars(cell) for cell in cells],
-            }
+            {"title": part.title, **verdict_rows(verdicts), "cells": [vars(cell) for cell in cells]}
             for part, cells, verdicts in zip(experiment.parts, finished.cells, verdicts_of(finished), strict=True)
         ],
     }

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 import understudy as us
 from experiments.datasets import LOADERS, load, rows
+from experiments.needs import REPEATED
 from experiments.sweep import Cell, Training, curve_of, facts_of, known, net
 from understudy.data.noise import background_flip, symmetric, uniform_flip
 from understudy.inference.passes import predict
@@ -133,7 +134,7 @@ EXTRAS: dict[str, Callable[[nn.Module, Flipped], float]] = {
     "recall of the worst class": lambda student, data: worst_recall(
         predict(student, data.test.rows).argmax(1), data.test.y
     ),
-    "given labels repeated on the training rows": lambda student, data: float(
+    REPEATED: lambda student, data: float(
         (predict(student, data.pool.rows).argmax(1) == data.given_labels).double().mean()
     ),
 }

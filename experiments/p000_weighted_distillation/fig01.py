@@ -9,6 +9,7 @@ from experiments.p000_weighted_distillation.fig05 import PAPER, REDUCED
 from experiments.p000_weighted_distillation.settings import KEPT_OUT
 
 # 7,500 labelled, 2,000 validation and 40,500 unlabelled rows.
+OF_TEACHERS = "of teachers, not of the method"
 ONE_SIZE = replace(PAPER, labelled=(7_500,))
 
 EXPERIMENT = Experiment(
@@ -21,7 +22,8 @@ EXPERIMENT = Experiment(
             "Left: filtering the teacher's mistakes",
             ONE_SIZE,
             REDUCED,
-            [Claim("Without the wrong labels the student is better", ["Correct labels only"], ["Unweighted"])],
+            [Claim("Without the wrong labels the student is better", ["Correct labels only"], ["Unweighted"],
+                   aside=OF_TEACHERS)],
         ),
         Part(
             "Right: the teacher's accuracy by its margin",
@@ -29,9 +31,9 @@ EXPERIMENT = Experiment(
             MarginAccuracy(replace(REDUCED, methods=())),
             [
                 Claim("The teacher is right more often at high margins than in the middle",
-                      ["highest margins"], ["middle margins"]),
+                      ["highest margins"], ["middle margins"], aside=OF_TEACHERS),
                 Claim("The teacher is right more often at middle margins than at low ones",
-                      ["middle margins"], ["lowest margins"]),
+                      ["middle margins"], ["lowest margins"], aside=OF_TEACHERS),
             ],
         ),
     ],

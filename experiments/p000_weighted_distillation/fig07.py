@@ -3,6 +3,7 @@
 from experiments.claims import Claim
 from experiments.engines.distil import Method
 from experiments.experiment import Experiment, Part, Published
+from experiments.needs import useful_teacher, weighs
 from experiments.p000_weighted_distillation.settings import CELEBA_LABELS, KEPT_OUT, few, one_shot
 
 # The paper does not print its VID coefficient; SLaM's paper gives this grid for the same loss.
@@ -43,9 +44,11 @@ EXPERIMENT = Experiment(
             PAPER,
             REDUCED,
             [
-                Claim("Weighting helps VID", ["Weighted VID"], ["Unweighted VID"]),
+                Claim("Weighting helps VID", ["Weighted VID"], ["Unweighted VID"],
+                      needs=(useful_teacher(2), weighs("Weighted VID"))),
                 Claim("Weighting helps conventional distillation",
-                      ["Weighted conventional"], ["Unweighted conventional"]),
+                      ["Weighted conventional"], ["Unweighted conventional"],
+                      needs=(useful_teacher(2), weighs("Weighted conventional"))),
             ],
             PUBLISHED,
         )

@@ -3,6 +3,7 @@
 from experiments.claims import Claim
 from experiments.engines.distil import Method
 from experiments.experiment import Experiment, Part
+from experiments.needs import weighs
 from experiments.p000_weighted_distillation.settings import CELEBA_LABELS, CIFAR_LABELS, FEW_LABELS, few, one_shot
 
 METHODS = (Method("Estimated once", "weighted"), Method("Every epoch", "weighted", (1,)))
@@ -12,7 +13,8 @@ SETS = {
     "CIFAR-100": ("cifar100", CIFAR_LABELS),
     "CelebA": ("celeba", CELEBA_LABELS),
 }
-CLAIM = Claim("Estimating every epoch is better", ["Every epoch"], ["Estimated once"], delta=0.25)
+CLAIM = Claim("Estimating every epoch is better", ["Every epoch"], ["Estimated once"], delta=0.25,
+              needs=[weighs("Every epoch"), weighs("Estimated once")])  # fmt: skip
 
 EXPERIMENT = Experiment(
     name="weighted_fig09",

@@ -2,13 +2,15 @@
 
 from experiments.claims import Claim
 from experiments.experiment import Experiment, Part
+from experiments.needs import weighs
 from experiments.p000_weighted_distillation.fig07 import PAPER, PUBLISHED, REDUCED
 from experiments.p000_weighted_distillation.settings import KEPT_OUT, LAST_DIFFERENCE, as_printed
 
 
 def throughout(kind: str) -> Claim:
     rows = [f"Weighted {kind}"], [f"Unweighted {kind}"]
-    claim = Claim(f"Weighted is above Unweighted almost throughout, {kind}", *rows, measure="average")
+    claim = Claim(f"Weighted is above Unweighted almost throughout, {kind}", *rows, measure="average",
+                  needs=[weighs(f"Weighted {kind}")])  # fmt: skip
     return as_printed(claim, PUBLISHED, Claim("", *rows))
 
 

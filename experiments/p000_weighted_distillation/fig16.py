@@ -3,7 +3,7 @@
 from experiments.claims import Claim
 from experiments.engines.distil import Method
 from experiments.experiment import Experiment, Part, Published
-from experiments.p000_weighted_distillation.settings import KEPT_OUT, few, one_shot
+from experiments.p000_weighted_distillation.settings import KEPT_OUT, NEEDS, few, one_shot
 
 METHODS = (Method("Unweighted", "vanilla"), Method("Weighted", "weighted"))
 PUBLISHED = Published(
@@ -29,7 +29,7 @@ EXPERIMENT = Experiment(
                      temperatures=(0.01, 0.1, 0.5, 0.8, 1.0, 2.0, 3.0, 5.0)),
             few("cifar100", METHODS, labelled=(1_000,), temperatures=(0.1, 1.0, 2.0), curve_rows=0),
             [
-                Claim("Weighted is above Unweighted over all temperatures", ["Weighted"], ["Unweighted"]),
+                Claim("Weighted is above Unweighted over all temperatures", ["Weighted"], ["Unweighted"], needs=NEEDS),
                 Claim("T = 2 is above T = 0.1 for the weighted student", ["Weighted@T = 2"], ["Weighted@T = 0.1"],
                       effect=57.8 - 54.84),
             ],

@@ -9,12 +9,17 @@ from dataclasses import replace
 from experiments.claims import Claim
 from experiments.engines.distil import Distillation, Method
 from experiments.experiment import Experiment, Part
+from experiments.needs import useful_teacher, weighs
 from experiments.p000_weighted_distillation import fig05, fig08
 from experiments.p000_weighted_distillation.settings import BETTER, KEPT_OUT, ONE_SHOT, few
 from experiments.vision import on_vectors
 
 METHODS = (*ONE_SHOT, Method("Weighted every epoch", "weighted", (1,)))
-CLAIMS = [BETTER, Claim("Weights estimated every epoch: above Unweighted", ["Weighted every epoch"], ["Unweighted"])]
+EVERY_EPOCH = Claim(
+    "Estimated every epoch, above Unweighted", ["Weighted every epoch"], ["Unweighted"],
+    needs=(useful_teacher(10), weighs("Weighted every epoch")),
+)  # fmt: skip
+CLAIMS = [BETTER, EVERY_EPOCH]
 IMAGES = few("cifar10", METHODS, labelled=(300,), validation=2_000, curve_rows=0, seeds=8)
 VECTORS = on_vectors("cifar10_vectors", 500, 2_000, 8_000, METHODS, estimate_only=True)
 

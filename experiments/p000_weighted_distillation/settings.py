@@ -6,6 +6,7 @@ from typing import Any
 from experiments.claims import Claim, with_effect
 from experiments.engines.distil import Distillation, Method
 from experiments.experiment import Published
+from experiments.needs import useful_teacher, weighs
 from experiments.vision import full, reduced
 
 ONE_SHOT = (Method("Weighted", "weighted_margin"), Method("Unweighted", "vanilla"))
@@ -20,10 +21,11 @@ FEW_LABELS = {
 }  # fmt: skip
 FOLLOWED = 2_000
 
-BETTER = Claim("Weighted ends above Unweighted", ["Weighted"], ["Unweighted"])
+NEEDS = (useful_teacher(10), weighs("Weighted"))
+BETTER = Claim("Weighted ends above Unweighted", ["Weighted"], ["Unweighted"], needs=NEEDS)
 THROUGHOUT = Claim("Weighted is above Unweighted almost throughout training", ["Weighted"], ["Unweighted"],
-                   measure="average")  # fmt: skip
-FASTER = Claim("Weighted converges faster", ["Weighted"], ["Unweighted"], measure="early")
+                   measure="average", needs=NEEDS)  # fmt: skip
+FASTER = Claim("Weighted converges faster", ["Weighted"], ["Unweighted"], measure="early", needs=NEEDS)
 KEPT_OUT = (
     "The validation rows only estimate the weights, as in the paper's 3.1; gold only is the student "
     "trained on the labelled rows alone, for as many steps."

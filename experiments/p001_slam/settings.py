@@ -7,6 +7,7 @@ from typing import Any
 from experiments.claims import Claim, larger_lead
 from experiments.engines.distil import Distillation, Method
 from experiments.experiment import Part, Published
+from experiments.needs import fair, useful_teacher
 from experiments.vision import reduced
 
 CIFAR_LABELS = (5_000, 7_500, 10_000, 12_500, 15_000, 17_500)
@@ -52,8 +53,11 @@ def few(data: str, labelled: tuple[int, ...] = FEW_LABELS, **more: Any) -> Disti
     return reduced(data, labelled, more.pop("methods", methods()), select=SELECT, **more)
 
 
-def above(*rivals: str) -> list[Claim]:
-    return [Claim(f"SLaM is above {rival}", ["SLaM"], [rival]) for rival in rivals or RIVALS]
+def above(*rivals: str, classes: int = 10) -> list[Claim]:
+    return [
+        Claim(f"SLaM is above {rival}", ["SLaM"], [rival], needs=(useful_teacher(classes), *fair(rival)))
+        for rival in rivals or RIVALS
+    ]
 
 
 def lead(table: Published, labelled: tuple[int, ...] = FEW_LABELS) -> Claim:

@@ -28,7 +28,8 @@ EXPERIMENT = Experiment(
                                       PLAIN, ORDERED, at=kind, than_at="Clean"), delta=1)
                   for kind in NOISY),
                 *(Claim(f"Among the rows that count there is more noise than in the pool, {kind}",
-                        [f"{ORDERED}: {NOISE}@{kind}"], [f"{PLAIN}: {NOISE}@{kind}"])
+                        [f"{ORDERED}: {NOISE}@{kind}"], [f"{PLAIN}: {NOISE}@{kind}"],
+                        structural="random labels have a high loss")
                   for kind in NOISY),
             ],
         )

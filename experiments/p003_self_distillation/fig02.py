@@ -1,12 +1,13 @@
 """Figure 2: the share of a label vector in the kernel's top five eigenspaces, as labels are flipped."""
 
-from experiments.claims import Claim
+from experiments.claims import Claim, Needs
 from experiments.engines.kernel import ACCURACY, MAJORITY, PIXELS, RANDOM, TRAINED, UNTRAINED, InformationRatio
 from experiments.experiment import Experiment, Part
 from experiments.p003_self_distillation.settings import BINARY_TRAINING
 from experiments.sweep import Training
 
 NOISE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+LEARNED = Needs("the net is above the larger class", f"{ACCURACY}@{TRAINED}", f"{MAJORITY}@{TRAINED}", at_least=0.0)
 ANY = "flips shrink the ratio of any subspace, see the other columns"
 
 EXPERIMENT = Experiment(
@@ -21,13 +22,13 @@ EXPERIMENT = Experiment(
             InformationRatio("fashion_mnist_binary", "mlp:128", NOISE, Training(epochs=10), rows=4_000),
             [
                 Claim("The net is right more often than the larger class is", [f"{ACCURACY}@{TRAINED}"],
-                      [f"{MAJORITY}@{TRAINED}"]),
+                      [f"{MAJORITY}@{TRAINED}"], aside="the precondition of the next two"),
                 Claim("True labels lie more along the trained net's eigenvectors than along an untrained net's",
-                      [f"0% flipped@{TRAINED}"], [f"0% flipped@{UNTRAINED}"]),
+                      [f"0% flipped@{TRAINED}"], [f"0% flipped@{UNTRAINED}"], needs=[LEARNED]),
                 Claim("True labels lie more along the trained net's eigenvectors than along raw pixels",
-                      [f"0% flipped@{TRAINED}"], [f"0% flipped@{PIXELS}"]),
+                      [f"0% flipped@{TRAINED}"], [f"0% flipped@{PIXELS}"], needs=[LEARNED]),
                 Claim("True labels lie more along raw pixels than in a random subspace",
-                      [f"0% flipped@{PIXELS}"], [f"0% flipped@{RANDOM}"]),
+                      [f"0% flipped@{PIXELS}"], [f"0% flipped@{RANDOM}"], aside="a control"),
                 Claim("20% flips lower the ratio", [f"0% flipped@{TRAINED}"], [f"20% flipped@{TRAINED}"],
                       structural=ANY),
                 Claim("40% flips lower it further than 20%", [f"20% flipped@{TRAINED}"], [f"40% flipped@{TRAINED}"],

@@ -2,6 +2,7 @@
 
 from experiments.claims import Claim
 from experiments.experiment import Experiment, Part
+from experiments.needs import memorised
 from experiments.p003_self_distillation.settings import FASHION, HARD, SOFT, paper
 
 EXPERIMENT = Experiment(
@@ -17,10 +18,10 @@ EXPERIMENT = Experiment(
             # Plotted: two points are less than the figure's line width shows.
             [
                 *(Claim(f"Plain training falls more from its best epochs to its last than self-distillation, {how}",
-                        ["Baseline@40%"], [f"{row}@40%"], measure="drop", delta=2)
+                        ["Baseline@40%"], [f"{row}@40%"], measure="drop", delta=2, needs=[memorised("40%")])
                   for how, row in (("low temperature", SOFT), ("best class as target", HARD))),
                 *(Claim(f"Self-distillation, {how}, ends above plain training", [f"{row}@40%"], ["Baseline@40%"],
-                        delta=2)
+                        delta=2, needs=[memorised("40%")])
                   for how, row in (("low temperature", SOFT), ("best class as target", HARD))),
             ],
         )

@@ -7,6 +7,7 @@ labels it was given, wrong ones included. The paper's λ for the noise level and
 from typing import Any
 
 from experiments.engines.noisy import NoisyLabels
+from experiments.needs import REPEATED
 from experiments.sweep import Training
 
 NET = "shake_shake"
@@ -20,7 +21,7 @@ HARD, SOFT = "Self-distillation", "Self-distillation, T = 0.5"
 METHODS = ("Baseline", "Co-teaching", "GCE", "GCE, truncated", HARD, SOFT)
 REDUCED_METHODS = tuple(name for name in METHODS if name != "GCE")
 """No claim speaks of the untruncated loss."""
-WORST, MEMORISED = "recall of the worst class", "given labels repeated on the training rows"
+WORST, MEMORISED = "recall of the worst class", REPEATED
 
 
 def paper(data: str, noise: tuple[float, ...], strengths: tuple[float, ...], methods: tuple[str, ...]) -> NoisyLabels:

@@ -5,6 +5,7 @@ At full scale Fashion-MNIST is padded to 32 × 32 and both have their mean subtr
 
 from experiments.claims import Claim
 from experiments.experiment import Experiment, Part, Published
+from experiments.needs import memorised
 from experiments.p003_self_distillation.settings import FASHION, HARD, METHODS, REDUCED_METHODS, SOFT, paper, reduced
 
 NOISE = (0.0, 0.2, 0.4, 0.6, 0.8)
@@ -35,15 +36,17 @@ OURS, GCE = "Self-distillation, low temperature,", "GCE, truncated"
 
 
 def above(rival: str, row: str, at: str, effect: float) -> Claim:
-    return Claim(f"{OURS} is above {rival} at {at} noise", [f"{SOFT}@{at}"], [f"{row}@{at}"], effect=effect)
+    return Claim(f"{OURS} is above {rival} at {at} noise", [f"{SOFT}@{at}"], [f"{row}@{at}"], effect=effect,
+                 needs=[memorised(at)])  # fmt: skip
 
 
 def plain(at: str) -> list[Claim]:
     """The table leaves plain training out; Figure 4 has it, without figures."""
     return [
-        Claim(f"{who} is above plain training at {at} noise", [f"{row}@{at}"], [f"Baseline@{at}"], delta=2)
+        Claim(f"{who} is above plain training at {at} noise", [f"{row}@{at}"], [f"Baseline@{at}"], delta=2,
+              needs=[memorised(at)])
         for who, row in ((OURS, SOFT), ("Self-distillation, best class as target,", HARD))
-    ]
+    ]  # fmt: skip
 
 
 EXPERIMENT = Experiment(

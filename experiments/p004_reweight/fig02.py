@@ -13,6 +13,7 @@ from experiments.engines.imbalance import GOLD_ONLY, METHODS, OURS, Imbalance
 from experiments.experiment import Experiment, Part
 from experiments.sweep import Training
 
+ANOTHER_NET = "with the paper's LeNet at this rate learning to reweight falls back to one class"
 RIVALS = [name for name in METHODS if name not in (OURS, GOLD_ONLY)]
 
 EXPERIMENT = Experiment(
@@ -30,10 +31,11 @@ EXPERIMENT = Experiment(
             # Plotted; of its own method the text says "a small increase of error rate around 2%" at 200:1.
             [
                 *(Claim(f"At 200:1 {rival} errs more than learning to reweight", [f"{rival}@200:1"], [f"{OURS}@200:1"],
-                        delta=2)
+                        delta=2, withdrawn=ANOTHER_NET)
                   for rival in RIVALS),
                 replace(larger_lead("The baseline suffers more from 20:1 to 200:1 than learning to reweight",
-                                    "Baseline", OURS, at="200:1", than_at="20:1"), delta=2),
+                                    "Baseline", OURS, at="200:1", than_at="20:1"), delta=2,
+                        withdrawn=ANOTHER_NET),
             ],
         )
     ],

@@ -5,8 +5,10 @@ from dataclasses import replace
 from experiments.claims import Claim
 from experiments.engines.weights import MIXED, ONE_CLASS, ExampleWeights
 from experiments.experiment import Experiment, Part
+from experiments.needs import memorised
 from experiments.p004_reweight.settings import BACKGROUNDS, LONG, RESNET, RESNET_TRAINING
 
+MEMORISED = memorised("unseen rows")
 CLEAN, FLIPPED = "clean rows with a weight", "flipped rows with a weight"
 
 EXPERIMENT = Experiment(
@@ -24,9 +26,9 @@ EXPERIMENT = Experiment(
             # Histograms without figures: that many weights of flipped rows vanish is read as 30 points at least.
             [
                 Claim("In a mixed batch clean rows get weight far more often than flipped ones",
-                      [f"{CLEAN}, {MIXED}"], [f"{FLIPPED}, {MIXED}"], beyond=0.3),
+                      [f"{CLEAN}, {MIXED}"], [f"{FLIPPED}, {MIXED}"], beyond=0.3, needs=[MEMORISED]),
                 Claim("Among rows of one class clean rows get weight far more often than flipped ones",
-                      [f"{CLEAN}, {ONE_CLASS}"], [f"{FLIPPED}, {ONE_CLASS}"], beyond=0.3),
+                      [f"{CLEAN}, {ONE_CLASS}"], [f"{FLIPPED}, {ONE_CLASS}"], beyond=0.3, needs=[MEMORISED]),
             ],
         )
     ],

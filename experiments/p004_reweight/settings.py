@@ -9,6 +9,7 @@ Fine-tuning takes 100 steps at a tenth of the learning rate; the paper's 5,000 s
 from typing import Any
 
 from experiments.engines.noisy import NoisyLabels
+from experiments.needs import REPEATED
 from experiments.sweep import Training
 
 OURS = "Learning to reweight"
@@ -28,7 +29,7 @@ STAND_INS: dict[str, tuple[str, int | None, Training]] = {
     "cifar10": ("fashion_mnist", None, LONG),
     "cifar100": ("cifar10", 16, Training(epochs=40, batch_size=100, schedule="cosine")),
 }
-TAKEN, MEMORISED = "others taken for the background", "given labels repeated on the training rows"
+TAKEN, MEMORISED = "others taken for the background", REPEATED
 
 # Table 2, whose trainings Figures 5 to 7 show again.
 TABLE2 = {

@@ -1,7 +1,8 @@
 """Table 1: UniformFlip at 40%, WRN-28-10, 1,000 clean images."""
 
-from experiments.claims import Claim
+from experiments.claims import Claim, needing
 from experiments.experiment import Experiment, Part, Published
+from experiments.needs import memorised
 from experiments.p004_reweight.settings import FLIP_REMARKS, OURS, reduced_table1, uniform
 
 METHODS = ("Baseline", "Reed hard", "S-Model", "Random", "Clean only", "Baseline +FT", "Random +FT", OURS)
@@ -21,13 +22,13 @@ PUBLISHED = {
     OURS: ("86.92 ± 0.19", "61.34 ± 2.06"),
 }
 # Their effects are the differences of the printed rows.
-CLAIMS = [
+CLAIMS = needing([
     *(
         Claim(f"Learning to reweight is above {rival}", [OURS], [rival])
         for rival in ("Baseline", "Random", "Clean only", "Baseline +FT")
     ),
     Claim("Random weights are above the Baseline", ["Random"], ["Baseline"]),
-]
+], memorised("40%"))  # fmt: skip
 
 EXPERIMENT = Experiment(
     name="reweight_table1",

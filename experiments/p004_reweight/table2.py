@@ -2,6 +2,7 @@
 
 from experiments.claims import Claim
 from experiments.experiment import Experiment, Part, Published
+from experiments.needs import memorised
 from experiments.p004_reweight.settings import FLIP_REMARKS, OURS, TABLE2, background, reduced_table2
 
 METHODS = tuple(TABLE2)
@@ -10,7 +11,8 @@ METHODS = tuple(TABLE2)
 def claim(text: str, higher: str, lower: str, place: int) -> Claim:
     """At 40%; its effect is the difference of the printed means."""
     printed = [float(TABLE2[name][place].split(" ")[0]) for name in (higher, lower)]
-    return Claim(text, [f"{higher}@40%"], [f"{lower}@40%"], effect=round(printed[0] - printed[1], 2))
+    return Claim(text, [f"{higher}@40%"], [f"{lower}@40%"], effect=round(printed[0] - printed[1], 2),
+                 needs=[memorised("40%")])  # fmt: skip
 
 
 def claims(place: int) -> list[Claim]:

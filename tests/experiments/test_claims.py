@@ -1,7 +1,23 @@
 """Claims are decided from paired differences over seeds; the numbers here are worked by hand."""
 
+from dataclasses import replace
+
 import pytest
-from experiments.claims import NO, OPEN, WITHIN, YES, Claim, Verdict, decide, larger_lead, with_effect
+from experiments.claims import (
+    NO,
+    OPEN,
+    VOID,
+    WITHIN,
+    YES,
+    Claim,
+    Needs,
+    Verdict,
+    decide,
+    larger_lead,
+    needing,
+    with_effect,
+)
+from experiments.needs import fair, memorised, useful_teacher, weighs
 from experiments.sweep import Cell
 
 from understudy.errors import UnderstudyError
@@ -65,6 +81,49 @@ def test_a_yes_of_one_claim_alone_is_not_one_among_many() -> None:
     assert verdicts[0].answer == YES
     assert [verdict.answer for verdict in verdicts[-2:]] == ["", ""]
     assert [verdict.shown for verdict in verdicts[-2:]] == ["see slam_table1", "by construction"]
+
+
+def test_a_claim_whose_precondition_fails_is_void() -> None:
+    found = BASE + cells("SLaM", [0.728, 0.63, 0.832]) + cells("Teacher", [0.5, 0.6, 0.7])
+    claim = Claim("", ["SLaM"], ["Vanilla"])
+    (met,) = needing([claim], Needs("the teacher is above 55%", "Teacher", at_least=0.55))
+    (failed,) = needing([claim], Needs("the teacher is above Vanilla", "Teacher", "Vanilla", at_least=0.0))
+    (unknown,) = needing([claim], Needs("it is level", "Gold only", at_least=0.5))
+    assert one(met, found).answer == YES
+    assert one(failed, found).answer == VOID
+    assert one(failed, found).shown == "void: not so that the teacher is above Vanilla (-10.0)"
+    assert one(unknown, found).shown == "void: not measured whether it is level"
+    assert one(replace(claim, withdrawn="another net"), found).shown == "void: another net"
+    # No verdict that another one's correction would count: alone it is a yes, among seven it was open.
+    assert decide([claim, *6 * [failed]], found)[0].answer == YES
+
+
+def test_what_speaks_of_something_else_is_shown_and_not_counted() -> None:
+    verdict = one(Claim("", ["SLaM"], ["Vanilla"], aside="a control"), BASE + cells("SLaM", [0.728, 0.63, 0.832]))
+    assert verdict.answer == "" and verdict.shown == "not counted"
+
+
+def test_the_shared_preconditions() -> None:
+    """Each just met and just missed."""
+
+    def holds(needs: Needs, **rows: float) -> bool:
+        return not needs.unmet([Cell(row, "40%", 0, value) for row, value in rows.items()])
+
+    def share(name: str, fact: str, value: float) -> Cell:
+        return Cell(name, "40%", 0, 0.5, facts={fact: value})
+
+    assert holds(useful_teacher(10), Teacher=0.21) and not holds(useful_teacher(10), Teacher=0.19)
+    assert holds(useful_teacher(2), Teacher=0.61) and not holds(useful_teacher(2), Teacher=0.59)
+    repeated = {"Baseline: given labels repeated on the training rows": 0.86}
+    assert holds(memorised("40%"), **repeated) and not holds(memorised("60%"), **repeated)
+    assert not holds(memorised("40%"), **dict.fromkeys(repeated, 0.84))
+    fact = "debias.share_weight_1"
+    assert not weighs("Weighted").unmet([share("Weighted", fact, 0.89)])
+    assert weighs("Weighted").unmet([share("Weighted", fact, 0.91)])
+    assert weighs("Weighted").unmet([Cell("Weighted", "40%", 0, 0.5)])
+    level, selects = fair("UPS")
+    assert holds(level, UPS=0.496, Vanilla=0.5) and not holds(level, UPS=0.494, Vanilla=0.5)
+    assert selects.unmet([share("UPS", "ups.share_selected", 0.4)]) and fair("VID") and not fair("Taylor-CE")
 
 
 def test_one_seed_decides_nothing() -> None:

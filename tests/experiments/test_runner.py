@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from experiments.claims import Claim
+from experiments.claims import Claim, Needs, needing
 from experiments.experiment import Experiment, Part, Published
 from experiments.page import page, record
 from experiments.reproduce import write
@@ -155,13 +155,31 @@ def test_the_pages_list_every_claim(inline: list[Any], tmp_path: Path, monkeypat
     )
     results.main()
     text = (tmp_path / "results" / "claims.md").read_text(encoding="utf-8")
-    assert "Distillation with Unlabeled Examples](reproduce/slam.md) | 2 | 2 | 0 | 0 | 0 | 0% | 0 |" in text
+    assert "Distillation with Unlabeled Examples](reproduce/slam.md) | 2 | 2 | 0 | 0 | 0 | 0 | 0% | 0 |" in text
     assert "| all | 2 | 2 |" in text
     assert "Not run yet: made_fig02." in text and "D2L, which is quoted" in text
     paper = (folder / "slam.md").read_text(encoding="utf-8")
-    assert "`understudy reproduce made_table1` (commit" in paper and "made_fig02" not in paper
+    assert "`understudy reproduce made_table1` (3 seeds;" in paper and "made_fig02" not in paper
     assert "| SLaM is above Vanilla |  | +2.00 (+2.00 to +2.00) | yes |" in paper
     assert "| SLaM | 53.00±2.48 | 63.00±2.48 |" in paper
+
+
+def test_a_changed_claim_is_decided_again_from_the_kept_cells(inline: list[Any], tmp_path: Path) -> None:
+    found: list[Any] = []
+    runner.run([made()], work=tmp_path, say=str, on_finished=found.append)
+    kept = json.loads(json.dumps(record(found[0])))
+    (part,) = made().parts
+    claims = needing(part.claims, Needs("it is perfect", "SLaM", at_least=1.0))
+    again = results.decided(replace(made(), parts=[replace(part, claims=claims)]), kept)
+    assert kept["parts"][0]["answers"] == ["yes", "yes"] and again["parts"][0]["answers"] == ["void", "void"]
+    assert again["parts"][0]["cells"] == kept["parts"][0]["cells"] and again["commits"] == kept["commits"]
+
+
+def test_the_stand_in_is_named_in_every_table() -> None:
+    names = {name: results.stand_in(one.parts[0]) for name, one in registry.all_experiments().items()}
+    assert names["slam_table4"] == names["slam_fig03"] == ": ImageNet → CIFAR-10 at 16 × 16"
+    assert names["air_fig05"] == ": CIFAR-10, two classes → Fashion-MNIST, two classes"
+    assert names["reweight_fig02"] == ": MNIST"
 
 
 def test_published_pages_are_written_from_the_kept_numbers() -> None:
