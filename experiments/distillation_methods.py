@@ -31,7 +31,7 @@ def methods(dealt: Dealt) -> dict[str, Options]:
         "vanilla": {f"T={t}": us.vanilla(temperature=t) for t in (1.0, 2.0, 4.0)},
         "vanilla, hard labels": {"": us.vanilla(hard=True)},
         "weighted": {f"refresh {r}": us.weighted(refresh_every=r) for r in (None, 5, 1)},
-        "slam": {f"lb={lb}": us.slam(lower_bound=lb) for lb in (0.5, 0.6, 0.7)},
+        "slam": {f"lb={lb}": us.slam(lower_bound=lb, tail="keep") for lb in (0.5, 0.6, 0.7)},
         "taylor": {f"degree {d}": us.taylor(d) for d in (2, 4, 8)},
         "poly": {f"ε={e}": us.poly(e) for e in (-0.5, 1.0, 2.0)},
         "ups": {f"τp={p}": us.ups(positive_above=p) for p in (0.5, 0.7, 0.9)},
@@ -40,10 +40,10 @@ def methods(dealt: Dealt) -> dict[str, Options]:
         "confident": {f"share {s}": us.confident(s) for s in (0.25, 0.5, 0.75)},
         "weighted × fidelity": {f"β={b}": us.weighted(weight=us.fidelity_weight(b)) for b in (0.5, 1.0, 2.0)},
         "weighted × vid": {f"λ={s}": us.weighted(terms=(us.vid_term(strength=s),)) for s in (0.01, 0.1, 1.0)},
-        "slam × fidelity": {f"β={b}": us.slam(weight=us.fidelity_weight(b)) for b in (0.5, 1.0, 2.0)},
-        "slam × temperature": {f"T={t}": us.slam(temperature=t) for t in (0.5, 2.0, 4.0)},
-        "slam × taylor": {f"degree {d}": us.slam(loss=us.taylor_loss(d)) for d in (2, 4, 8)},
-        "slam × poly": {f"ε={e}": us.slam(loss=us.poly_loss(e)) for e in (-0.5, 1.0, 2.0)},
+        "slam × fidelity": {f"β={b}": us.slam(weight=us.fidelity_weight(b), tail="keep") for b in (0.5, 1.0, 2.0)},
+        "slam × temperature": {f"T={t}": us.slam(temperature=t, tail="keep") for t in (0.5, 2.0, 4.0)},
+        "slam × taylor": {f"degree {d}": us.slam(loss=us.taylor_loss(d), tail="keep") for d in (2, 4, 8)},
+        "slam × poly": {f"ε={e}": us.slam(loss=us.poly_loss(e), tail="keep") for e in (-0.5, 1.0, 2.0)},
         "oracle (knows the truth)": {"": us.oracle(dealt.pool_truth)},
     }
 

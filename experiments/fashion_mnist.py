@@ -101,7 +101,7 @@ def trainings(setting: Setting, seed: int) -> dict[str, Callable[[], us.Run | fl
         ),
         "vanilla": distil(us.vanilla()),
         "weighted": distil(us.weighted()),
-        "slam": distil(us.slam()),
+        "slam": distil(us.slam(tail="keep")),
     }  # fmt: skip
 
 

@@ -10,23 +10,23 @@ MEMORISED_SHARE = 0.85
 
 
 def useful_teacher(classes: int) -> Needs:
-    return Needs("the teacher is 10 points above chance", "Teacher", at_least=1 / classes + 0.1)
+    return Needs("the teacher's accuracy", "Teacher", at_least=1 / classes + 0.1)
 
 
 def weighs(row: str) -> Needs:
     """Weights that are all 1 make a method vanilla under another name."""
     share = "debias.share_weight_1"
-    return Needs("at most nine tenths of the weights are 1", row, fact=share, at_most=0.9)
+    return Needs("weights of 1", row, fact=share, at_most=0.9)
 
 
 def memorised(column: str) -> Needs:
     """Where plain training does not repeat its wrong labels there is nothing to be robust against."""
     row = f"Baseline: {REPEATED}@{column}"
-    return Needs("plain training repeats 85% of its labels", row, at_least=MEMORISED_SHARE)
+    return Needs("memorised", row, at_least=MEMORISED_SHARE)
 
 
 def fair(rival: str) -> tuple[Needs, ...]:
     """A rival whose options can switch it off, and which is well below plain training, was given the wrong ones."""
-    level = Needs(f"{rival} is level with Vanilla or above", rival, "Vanilla", at_least=-0.005)
-    selects = Needs("UPS selects half of the rows", "UPS", fact="ups.share_selected", at_least=0.5)
+    level = Needs(f"{rival} minus Vanilla", rival, "Vanilla", at_least=-0.005)
+    selects = Needs("rows that UPS selects", "UPS", fact="ups.share_selected", at_least=0.5)
     return {"UPS": (level, selects), "VID": (level,)}.get(rival, ())

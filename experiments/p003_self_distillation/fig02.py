@@ -7,7 +7,7 @@ from experiments.p003_self_distillation.settings import BINARY_TRAINING
 from experiments.sweep import Training
 
 NOISE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
-LEARNED = Needs("the net is above the larger class", f"{ACCURACY}@{TRAINED}", f"{MAJORITY}@{TRAINED}", at_least=0.0)
+LEARNED = Needs("above the larger class by", f"{ACCURACY}@{TRAINED}", f"{MAJORITY}@{TRAINED}", at_least=0.0)
 ANY = "flips shrink the ratio of any subspace, see the other columns"
 
 EXPERIMENT = Experiment(

@@ -9,7 +9,7 @@ from experiments.experiment import Experiment, Part
 from experiments.p003_self_distillation.settings import BINARY_TRAINING
 from experiments.sweep import Training
 
-LEARNED = Needs("the net is above the larger class", ACCURACY, MAJORITY, at_least=0.0)
+LEARNED = Needs("above the larger class by", ACCURACY, MAJORITY, at_least=0.0)
 LOOKS = (1, 2, 5, 10)
 
 EXPERIMENT = Experiment(

@@ -87,12 +87,12 @@ def test_a_claim_whose_precondition_fails_is_void() -> None:
     found = BASE + cells("SLaM", [0.728, 0.63, 0.832]) + cells("Teacher", [0.5, 0.6, 0.7])
     claim = Claim("", ["SLaM"], ["Vanilla"])
     (met,) = needing([claim], Needs("the teacher is above 55%", "Teacher", at_least=0.55))
-    (failed,) = needing([claim], Needs("the teacher is above Vanilla", "Teacher", "Vanilla", at_least=0.0))
-    (unknown,) = needing([claim], Needs("it is level", "Gold only", at_least=0.5))
+    (failed,) = needing([claim], Needs("teacher minus Vanilla", "Teacher", "Vanilla", at_least=0.0))
+    (unknown,) = needing([claim], Needs("Gold only", "Gold only", at_least=0.5))
     assert one(met, found).answer == YES
     assert one(failed, found).answer == VOID
-    assert one(failed, found).shown == "void: not so that the teacher is above Vanilla (-10.0)"
-    assert one(unknown, found).shown == "void: not measured whether it is level"
+    assert one(failed, found).shown == "void: teacher minus Vanilla -10.0%"
+    assert one(unknown, found).shown == "void: Gold only not measured"
     assert one(replace(claim, withdrawn="another net"), found).shown == "void: another net"
     # No verdict that another one's correction would count: alone it is a yes, among seven it was open.
     assert decide([claim, *6 * [failed]], found)[0].answer == YES
