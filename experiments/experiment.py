@@ -39,6 +39,9 @@ class Part:
     published: Published | None = None
     """None where the paper only plots it."""
 
+    errors: bool = False
+    """Whether lower values are better."""
+
     def judged(self) -> list[Claim]:
         """The claims with the paper's own effects, as far as its table prints them."""
         table = self.published

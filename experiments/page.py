@@ -44,11 +44,11 @@ def _part(part: Part, cells: Sequence[Cell], verdicts: Sequence[Verdict], finish
         f"**Claims of the paper**, {finished.scale} run",
         markdown(VERDICT_COLUMNS, [verdict_row(verdict) for verdict in verdicts]),
         f"**Our cells**, {finished.scale} scale, in %, {seeds}, mean ± half of the 95% interval; last epoch",
-        ours(cells),
+        ours(cells, errors=part.errors),
         *gold_alone(cells),
     ]
     if any(cell.selected is not None for cell in cells):
-        text += ["**Our cells at the epoch chosen on gold**, in %", ours(cells, "selected")]
+        text += ["**Our cells at the epoch chosen on gold**, in %", ours(cells, "selected", part.errors)]
     if any(cell.facts for cell in cells):
         text += ["**Weight statistics**, mean over columns and seeds", found(cells)]
     if any(claim.measure not in WITHOUT_CURVE for claim in part.claims):
@@ -92,15 +92,24 @@ def points(difference: float) -> str:
     return "0.00" if float(text) == 0 else text.replace("-", "−")
 
 
-def ours(cells: Sequence[Cell], measure: str = "last") -> str:
-    """Rows without an epoch to choose (a teacher's) show the value they have."""
+def ours(cells: Sequence[Cell], measure: str = "last", errors: bool = False) -> str:
+    """Rows without an epoch to choose (a teacher's) show the value they have; † marks what gold alone does better."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
     value = MEASURES[measure][1]
-    rows = []
-    for name in dict.fromkeys(cell.row for cell in cells):
-        found = [[value(cell) for cell in cells if (cell.row, cell.column) == (name, column)] for column in columns]
-        rows.append([name, *(percent(values) if values else "" for values in found)])
-    return markdown(["", *columns], rows)
+    names = list(dict.fromkeys(cell.row for cell in cells))
+    gold = next((name for name in GOLD_ROWS if name in names), "")
+
+    def shown(name: str, column: str) -> str:
+        mine, trusted = (
+            [value(cell) for cell in cells if (cell.row, cell.column) == (row, column)] for row in (name, gold)
+        )
+        if not mine:
+            return ""
+        is_student = name != "Teacher" and ": " not in name
+        worse = trusted and is_student and (Interval.of(mine).mean - Interval.of(trusted).mean) * (1 - 2 * errors) < 0
+        return percent(mine) + ("†" if worse else "")
+
+    return markdown(["", *columns], [[name, *(shown(name, column) for column in columns)] for name in names])
 
 
 def gold_alone(cells: Sequence[Cell]) -> list[str]:

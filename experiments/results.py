@@ -99,7 +99,7 @@ def paper_page(paper: str, records: Records) -> str:
     text = [
         f"# {PAPERS[paper]}",
         "Every table and figure at a reduced scale. Claims: differences in points, 99% interval ([the "
-        "rule](../claims.md)). Cells: %, mean ± half of the 95% interval, last epoch.",
+        "rule](../claims.md)). Cells: %, mean ± half of the 95% interval, last epoch; † below gold alone.",
     ]
     homes = _homes(mine)
     remarks: list[str] = []
@@ -171,7 +171,10 @@ def _section(experiment: Experiment, record: dict[str, Any], homes: dict[str, st
         home = homes[key(declared.reduced)]
         cells = [Cell(**cell) for cell in part["cells"]]
         if home == experiment.name:
-            text += [ours(cells).replace(" ± ", "±").replace(REPEATED, "memorised").strip(), *gold_alone(cells)]
+            text += [
+                ours(cells, errors=declared.errors).replace(" ± ", "±").replace(REPEATED, "memorised").strip(),
+                *gold_alone(cells),
+            ]
         else:
             text.append(f"Cells: those of `{home}`.")
     return text

@@ -68,7 +68,12 @@ KINDS: dict[str, Factory] = {
     ),
     "taylor": lambda dealt, option, common: us.taylor(option or 2, **common),
     "poly": lambda dealt, option, common: us.poly(option or 2.0, **common),
-    "ups": lambda dealt, option, common: us.ups(std=dealt.passes.std, **common),
+    # The option is its τp; 0 is UPS that does nothing.
+    "ups": lambda dealt, option, common: (
+        us.vanilla(**common)
+        if option == 0
+        else us.ups(std=dealt.passes.std, **({} if option is None else {"positive_above": option}), **common)
+    ),
     "slam": lambda dealt, option, common: us.slam(option or 0.5, **common),
     "slam_taylor": lambda dealt, option, common: us.slam(loss=us.taylor_loss(2), **common),
     "slam_poly": lambda dealt, option, common: us.slam(loss=us.poly_loss(2.0), **common),

@@ -20,7 +20,9 @@ PERCENT = {"celeba": ["2%", "3%", "4%", "5%", "6%", "7%"], "imagenet": ["5%", "1
 FEW_LABELS = (1_000, 3_000)
 # As many per class as 5% and 30% of ImageNet.
 FEW_IMAGENET_LABELS = (640, 3_840)
-VID_GRID = (0.001, 0.1, 0.2, 0.5, 0.8, 1.0, 2.0, 10.0, 50.0, 100.0)
+UPS_GRID = (0.0, 0.5, 0.7, 0.9)
+"""With 0, at which it is vanilla; the paper's 0.7 alone can be far below that."""
+VID_GRID = (0.001, 0.01, 0.1, 0.2, 0.5, 0.8, 1.0, 2.0, 10.0, 50.0, 100.0)
 REFRESH_GRID = (1, 25, 50, 100, 200)
 AS_PRINTED = (("tail", "keep"),)
 """The paper matches the teacher's whole soft label; the library's default drops what lies outside the top k."""
@@ -32,19 +34,24 @@ LEAD_IN_TABLE_4 = 2.13
 PLOTTED = "The paper plots this; its effect is taken to be SLaM's mean lead on vanilla in the table of the same data."
 
 
-def methods(*, vid: tuple[float, ...] = (0.1, 1.0), refresh: tuple[int | None, ...] = (1, None)) -> tuple[Method, ...]:
-    """D.1: SLaM with lower bound 0.5 and threshold 0.9; a grid only for VID and the weights' refreshing."""
+def methods(
+    *,
+    vid: tuple[float, ...] = (0.1, 1.0),
+    refresh: tuple[int | None, ...] = (1, None),
+    ups: tuple[float | None, ...] = (None,),
+) -> tuple[Method, ...]:
+    """D.1: SLaM with lower bound 0.5 and threshold 0.9; grids only for VID, the weights' refreshing and (full) UPS."""
     return (
         Method("Vanilla", "vanilla"),
         Method("Taylor-CE", "taylor"),
-        Method("UPS", "ups"),
+        Method("UPS", "ups", ups),
         Method("VID", "vid", vid),
         Method("Weighted", "weighted", refresh),
         Method("SLaM", "slam", fixed=AS_PRINTED),
     )
 
 
-FULL_METHODS = methods(vid=VID_GRID, refresh=REFRESH_GRID)
+FULL_METHODS = methods(vid=VID_GRID, refresh=REFRESH_GRID, ups=UPS_GRID)
 RIVALS = ("Vanilla", "Taylor-CE", "UPS", "VID", "Weighted")
 
 

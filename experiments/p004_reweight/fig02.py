@@ -37,6 +37,7 @@ EXPERIMENT = Experiment(
                                     "Baseline", OURS, at="200:1", than_at="20:1"), delta=2,
                         withdrawn=ANOTHER_NET),
             ],
+            errors=True,
         )
     ],
     minutes=1.8,

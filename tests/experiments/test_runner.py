@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from experiments.claims import Claim, Needs, needing
 from experiments.experiment import Experiment, Part, Published
-from experiments.page import page, record
+from experiments.page import ours, page, record
 from experiments.reproduce import write
 from experiments.sweep import Cell
 from matplotlib.figure import Figure
@@ -307,6 +307,8 @@ def test_the_page_reports_gold_alone_and_weight_statistics(tmp_path: Path) -> No
         runner.Finished(made(columns=("100",)), "reduced", [cells_with_curves(cells)], 1.0, ["today"], ["c"], [3])
     )
     assert "Gold only is above Vanilla at 100 (by 10.0)" in text
+    assert "| Vanilla | 60.00 ± 0.00† |" in text and "| Teacher | 50.00 ± 0.00 |" in text
+    assert ours(cells, errors=True).count("†") == 1 and "| SLaM | 80.00 ± 0.00† |" in ours(cells, errors=True)
     assert "| SLaM | 81.00 ± 0.00 |" in text.split("at the epoch chosen on gold")[1]
     assert "|  | mean α (slam) |" in text and "| SLaM | 0.750 |" in text
 
