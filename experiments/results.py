@@ -4,6 +4,7 @@ python -m experiments.results            # write the pages from docs/results/rep
 make reproduce                           # run every table and figure at its reduced scale first
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,18 @@ def counts(records: Records) -> str:
     return markdown(
         ["paper", "claims", *ANSWERS, "share open", "not counted"], [*rows, row("all", list(PAPERS))]
     ).strip()
+
+
+def summary(records: Records) -> str:
+    """The counts of all papers in a line, which the README and the index of results hold."""
+    answers = [
+        answer for record in records.values() for part in record["parts"] for answer in part["answers"] if answer
+    ]
+    found = ", ".join(f"{answers.count(answer)} {answer}" for answer in ANSWERS)
+    return f"{found}, of {len(answers)} claims at a reduced scale"
+
+
+SUMMARY = re.compile(r"\d+ yes, \d+ no, .*? of \d+ claims at a reduced scale")
 
 
 def claims_page(records: Records) -> str:
@@ -191,6 +204,9 @@ def main() -> None:
     write_text(DOCS / "results" / "claims.md", claims_page(records))
     for paper, name in PAGES.items():
         write_text(folder / f"{name}.md", paper_page(paper, records))
+    for path in (DOCS / "results.md", DOCS.parent / "README.md"):
+        if path.exists():
+            write_text(path, SUMMARY.sub(summary(records), path.read_text(encoding="utf-8")))
 
 
 if __name__ == "__main__":

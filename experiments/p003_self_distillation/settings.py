@@ -1,7 +1,8 @@
 """What the experiments on noisy labels of this paper share (3.4).
 
-Reduced: 2,000 rows, an MLP with two layers of 256 and 40 epochs of Adam, in which plain training repeats most of the
-labels it was given, wrong ones included. The paper's λ for the noise level and data set.
+Reduced: 2,000 rows of Fashion-MNIST, an MLP with two layers of 256 and 60 epochs of Adam, in which plain training
+repeats 95% of the labels it was given, wrong ones included; on CIFAR-10 two layers of 512 and 80 epochs for 92%. The
+paper's λ for the noise level and data set.
 """
 
 from typing import Any
@@ -16,9 +17,9 @@ TRAINING = Training(
 )
 # Its two-class net, trained with squared error (appendix B); the number of epochs is not given.
 BINARY_TRAINING = Training(epochs=60, lr=0.1, optimizer="sgd", weight_decay=5e-4)
-SHORT = Training(epochs=40, batch_size=100, schedule="cosine")
+SHORT = Training(epochs=60, batch_size=100, schedule="cosine")
 HARD, SOFT = "Self-distillation", "Self-distillation, T = 0.5"
-METHODS = ("Baseline", "Co-teaching", "GCE", "GCE, truncated", HARD, SOFT)
+METHODS = ("Baseline", "Co-teaching", "Co-teaching, rate not told", "GCE", "GCE, truncated", HARD, SOFT)
 REDUCED_METHODS = tuple(name for name in METHODS if name != "GCE")
 """No claim speaks of the untruncated loss."""
 WORST, MEMORISED = "recall of the worst class", REPEATED
@@ -31,9 +32,10 @@ def paper(data: str, noise: tuple[float, ...], strengths: tuple[float, ...], met
 def reduced(
     data: str, noise: tuple[float, ...], strengths: tuple[float, ...], methods: tuple[str, ...], **more: Any
 ) -> NoisyLabels:
+    settings: dict[str, Any] = {"student": "mlp:256,256", "training": SHORT, "rows": 2_000, "test_rows": 2_000}
     return NoisyLabels(
-        data, "mlp:256,256", "symmetric", noise, methods, SHORT,
-        strengths=strengths, rows=2_000, test_rows=2_000, extras=(WORST, MEMORISED), **more,
+        data, flip="symmetric", noise=noise, methods=methods, strengths=strengths, extras=(WORST, MEMORISED),
+        **settings | more,
     )  # fmt: skip
 
 

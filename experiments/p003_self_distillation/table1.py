@@ -3,10 +3,21 @@
 At full scale Fashion-MNIST is padded to 32 × 32 and both have their mean subtracted, as the paper says.
 """
 
+from dataclasses import replace
+
 from experiments.claims import Claim
 from experiments.experiment import Experiment, Part, Published
 from experiments.needs import memorised
-from experiments.p003_self_distillation.settings import FASHION, HARD, METHODS, REDUCED_METHODS, SOFT, paper, reduced
+from experiments.p003_self_distillation.settings import (
+    FASHION,
+    HARD,
+    METHODS,
+    REDUCED_METHODS,
+    SHORT,
+    SOFT,
+    paper,
+    reduced,
+)
 
 NOISE = (0.0, 0.2, 0.4, 0.6, 0.8)
 COLUMNS = [f"{level:.0%}" for level in NOISE]
@@ -32,20 +43,30 @@ FASHION_MNIST = Published(
         "Self-distillation": ["95.21", "94.58", "93.78", "92.63", "89.21"],
     },
 )
-OURS, GCE = "Self-distillation, low temperature,", "GCE, truncated"
+OURS, GCE, UNTOLD = "Self-distillation", "GCE, truncated", "Co-teaching, rate not told"
+TARGETS = (("low temperature", SOFT), ("best class as target", HARD))
 
 
-def above(rival: str, row: str, at: str, effect: float) -> Claim:
-    return Claim(f"{OURS} is above {rival} at {at} noise", [f"{SOFT}@{at}"], [f"{row}@{at}"], effect=effect,
-                 needs=[memorised(at)])  # fmt: skip
+def above(rival: str, row: str, at: str, effect: float) -> list[Claim]:
+    """Of either target: the paper does not say which its table used."""
+    return [
+        Claim(f"{OURS}, {how}, is above {rival} at {at} noise", [f"{mine}@{at}"], [f"{row}@{at}"], effect=effect,
+              needs=[memorised(at)])
+        for how, mine in TARGETS
+    ]  # fmt: skip
+
+
+def untold(at: str) -> Claim:
+    text = f"{OURS}, low temperature, is above Co-teaching that is not told the noise rate, at {at}"
+    return Claim(text, [f"{SOFT}@{at}"], [f"{UNTOLD}@{at}"], aside="the paper's is told")
 
 
 def plain(at: str) -> list[Claim]:
     """The table leaves plain training out; Figure 4 has it, without figures."""
     return [
-        Claim(f"{who} is above plain training at {at} noise", [f"{row}@{at}"], [f"Baseline@{at}"], delta=2,
+        Claim(f"{OURS}, {how}, is above plain training at {at} noise", [f"{row}@{at}"], [f"Baseline@{at}"], delta=2,
               needs=[memorised(at)])
-        for who, row in ((OURS, SOFT), ("Self-distillation, best class as target,", HARD))
+        for how, row in TARGETS
     ]  # fmt: skip
 
 
@@ -56,11 +77,12 @@ EXPERIMENT = Experiment(
     what="test accuracy under symmetric noise, without early stopping and without clean rows",
     parts=[
         Part("CIFAR-10", paper("cifar10_centred", NOISE, (1.0, 1.0, 1.0, 1.5, 1.5), METHODS),
-             reduced("cifar10", (0.4,), (1.0,), REDUCED_METHODS, curves=False, side=16),
-             [above("Co-teaching", "Co-teaching", "40%", 9.95), above("GCE", GCE, "40%", 3.2), *plain("40%")], CIFAR10),
+             reduced("cifar10", (0.4,), (1.0,), REDUCED_METHODS, curves=False, side=16, student="mlp:512,512",
+                     training=replace(SHORT, epochs=80)),
+             [*above("Co-teaching", "Co-teaching", "40%", 9.95), *above("GCE", GCE, "40%", 3.2), untold("40%"), *plain("40%")], CIFAR10),
         Part("Fashion-MNIST", paper("fashion_mnist_32", NOISE, (0.6, 1.0, 1.0, 1.4, 1.6), METHODS), FASHION,
-             [above("Co-teaching", "Co-teaching", "40%", 6.95), above("GCE", GCE, "40%", 1.18),
-              above("GCE", GCE, "60%", 1.07), *plain("60%")], FASHION_MNIST),
+             [*above("Co-teaching", "Co-teaching", "40%", 6.95), *above("GCE", GCE, "40%", 1.18),
+              *above("GCE", GCE, "60%", 1.07), untold("40%"), untold("60%"), *plain("60%")], FASHION_MNIST),
     ],
     minutes=3.1,
     not_reproduced=["D2L (Ma et al. 2018)", "WAT (Damodaran et al. 2019)", "both rows are quoted by the paper"],

@@ -188,6 +188,17 @@ def test_published_pages_are_written_from_the_kept_numbers() -> None:
     for paper, name in results.PAGES.items():
         assert (folder / f"{name}.md").read_text(encoding="utf-8") == results.paper_page(paper, records)
     assert (results.DOCS / "results" / "claims.md").read_text(encoding="utf-8") == results.claims_page(records)
+    for path in (results.DOCS / "results.md", results.DOCS.parent / "README.md"):
+        assert results.summary(records) in path.read_text(encoding="utf-8"), "make the counts anew: experiments.results"
+
+
+def test_the_counts_of_pages_and_records_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = ["yes", "no", "void", "void", "open", "", "yes"]
+    records = {"a": {"parts": [{"answers": answers[:3]}, {"answers": answers[3:]}]}}
+    assert results.summary(records) == (
+        "2 yes, 1 no, 0 no larger difference, 2 void, 1 open, of 6 claims at a reduced scale"
+    )
+    assert results.SUMMARY.sub("X", f"before {results.summary(records)} | after") == "before X | after"
 
 
 def test_cells_that_two_experiments_share_are_shown_once(
