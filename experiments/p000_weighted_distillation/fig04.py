@@ -10,6 +10,7 @@ from experiments.p000_weighted_distillation.settings import (
     one_shot,
 )
 
+COST = "The weights take 0.2% of a training of 200 epochs ([benchmarks](../../benchmarks.md)); the paper: under 1%."
 PAPER = one_shot("svhn", CIFAR_LABELS)
 REDUCED = few("svhn")
 PUBLISHED = Published(
@@ -29,5 +30,5 @@ EXPERIMENT = Experiment(
     what="SVHN: weighted against unweighted distillation at five sizes of the labelled set",
     parts=[Part("SVHN", PAPER, REDUCED, [BETTER], PUBLISHED)],
     minutes=0.6,
-    remarks=[KEPT_OUT, ABOVE_ITS_TEACHER],
+    remarks=[KEPT_OUT, ABOVE_ITS_TEACHER, COST],
 )

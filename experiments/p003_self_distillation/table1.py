@@ -77,9 +77,10 @@ EXPERIMENT = Experiment(
     what="test accuracy under symmetric noise, without early stopping and without clean rows",
     parts=[
         Part("CIFAR-10", paper("cifar10_centred", NOISE, (1.0, 1.0, 1.0, 1.5, 1.5), METHODS),
-             reduced("cifar10", (0.4,), (1.0,), REDUCED_METHODS, curves=False, side=16, student="mlp:512,512",
-                     training=replace(SHORT, epochs=80)),
-             [*above("Co-teaching", "Co-teaching", "40%", 9.95), *above("GCE", GCE, "40%", 3.2), untold("40%"), *plain("40%")], CIFAR10),
+             reduced("cifar10", (0.4,), (1.0,), tuple(name for name in REDUCED_METHODS if name != UNTOLD),
+                     curves=False, side=16, training=replace(SHORT, epochs=40)),
+             [*above("Co-teaching", "Co-teaching", "40%", 9.95), *above("GCE", GCE, "40%", 3.2), *plain("40%")],
+             CIFAR10),
         Part("Fashion-MNIST", paper("fashion_mnist_32", NOISE, (0.6, 1.0, 1.0, 1.4, 1.6), METHODS), FASHION,
              [*above("Co-teaching", "Co-teaching", "40%", 6.95), *above("GCE", GCE, "40%", 1.18),
               *above("GCE", GCE, "60%", 1.07), untold("40%"), untold("60%"), *plain("60%")], FASHION_MNIST),
@@ -93,6 +94,8 @@ EXPERIMENT = Experiment(
         "as target can lose whole classes: see the recall of the worst one.",
         "The paper's GCE figures are those that Zhang & Sabuncu (2018) print for the truncated loss, which is what is "
         "compared; the plain one stands beside it at full scale.",
+        "On CIFAR-10 at this size only half of the noise is memorised, so its claims are void; two layers of 512 "
+        "would repeat 92% of the labels after 80 epochs.",
         "80% noise, in the paper's table, is left out: nets of this size end tens of points apart from seed to seed.",
     ],
 )  # fmt: skip
