@@ -56,6 +56,17 @@ def test_planted_mistakes_come_first(noise: float) -> None:
     assert suggested.mean() > 0.7
 
 
+def test_classes_of_a_row_or_two_are_not_suggested_everywhere() -> None:
+    """An LLM that names a class once: the folds that left this row out know nothing of it."""
+    x, label, wrong = digits(0.1)
+    rare = np.flatnonzero(~wrong & (np.arange(len(label)) >= GOLD))[:8]
+    label[rare] = 10 + np.arange(8)
+    wrong[rare] = True
+    found = found_in(x, label, wrong, truth_of_digits())
+    assert wrong[GOLD:][[one.row for one in found.top]].mean() > 0.9
+    assert np.mean([one.suggestion == truth_of_digits()[GOLD + one.row] for one in found.top]) > 0.7
+
+
 def test_weak_features_make_no_bold_claims() -> None:
     _, label, wrong = digits(0.2)
     x = np.random.default_rng(0).normal(size=(len(label), 20)).astype(np.float32)
