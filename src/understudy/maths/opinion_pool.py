@@ -99,36 +99,37 @@ def centred(scores: Tensor) -> Tensor:
 
 
 def _fit(scores: Tensor, y: Tensor, *, full: bool, prior: Prior | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """By NumPy: of a few hundred rows PyTorch's operators would take longer than their work."""
     sources, rows, classes = scores.shape
     prior = prior or Prior(torch.full((sources,), 1 / sources, dtype=torch.float64), RIDGE_WEIGHT)
-    start = torch.cat([prior.centre, torch.zeros(classes).double()])
-    truth = torch.nn.functional.one_hot(y, classes).double()
-    own = sources + classes
-
-    def parts(flat: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        return flat[:sources], flat[sources:own], flat[own:].view(sources, classes, classes) if full else None
+    centre, own = prior.centre.numpy(), sources + classes
+    #: (rows · classes, sources), and for classes that count for others (rows, sources · classes).
+    by_source = np.ascontiguousarray(scores.permute(1, 2, 0).reshape(-1, sources).numpy())
+    by_class = np.ascontiguousarray(scores.transpose(0, 1).reshape(rows, -1).numpy())
+    truth = np.eye(classes)[y.numpy()]
 
     def objective(values: np.ndarray) -> tuple[float, np.ndarray]:
-        weights, bias, mixing = parts(torch.from_numpy(values))
-        log_q = OpinionPool(weights, bias, mixing)(scores)
-        pull = weights - prior.centre
-        error = (log_q.exp() - truth) / rows
-        loss = -(truth * log_q).sum() / rows + (prior.strength * pull @ pull + RIDGE_BIAS * bias @ bias) / rows
-        slopes = [
-            torch.einsum("nc,mnc->m", error, scores) + 2 * prior.strength * pull / rows,
-            error.sum(0) + 2 * RIDGE_BIAS * bias / rows,
-        ]
-        if mixing is not None:
-            loss = loss + RIDGE_FULL * (mixing**2).sum() / rows
-            slope = torch.einsum("nc,mnk->mck", error, scores) + 2 * RIDGE_FULL * mixing / rows
-            slopes.append(slope.reshape(-1))
-        return float(loss), torch.cat(slopes).numpy()
+        bias, mixing = values[sources:own], values[own:].reshape(-1, classes)
+        total = (by_source @ values[:sources]).reshape(rows, classes) + bias
+        if full:
+            total += by_class @ mixing
+        total -= total.max(1, keepdims=True)
+        log_q = total - np.log(np.exp(total).sum(1, keepdims=True))
+        pull = values[:sources] - centre
+        error = (np.exp(log_q) - truth) / rows
+        penalty = prior.strength * pull @ pull + RIDGE_BIAS * bias @ bias + RIDGE_FULL * (mixing**2).sum()
+        slopes = [error.reshape(-1) @ by_source + 2 * prior.strength * pull / rows]
+        slopes.append(error.sum(0) + 2 * RIDGE_BIAS * bias / rows)
+        if full:
+            slopes.append((by_class.T @ error + 2 * RIDGE_FULL * mixing / rows).reshape(-1))
+        return float(penalty - (truth * log_q).sum()) / rows, np.concatenate(slopes)
 
-    if full:
-        start = torch.cat([start, torch.zeros(sources * classes**2).double()])
+    start = np.concatenate([centre, np.zeros(classes + (sources * classes**2 if full else 0))])
     # Weights are not negative: with little gold a negative one is noise.
     bounds = [(0, None)] * sources + [(None, None)] * (len(start) - sources)
     from scipy.optimize import minimize  # predictions need none of it
 
-    found = minimize(objective, start.numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
-    return parts(torch.from_numpy(found.x))
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500}).x
+    weights, bias, mixing = (torch.from_numpy(part) for part in np.split(found, [sources, own]))
+    # A row of D for each class that others' scores count for.
+    return weights, bias, mixing.view(sources, classes, classes).transpose(1, 2) if full else None
