@@ -16,7 +16,7 @@ from understudy.training.optimizers import LBFGS
 @pytest.fixture
 def tight(monkeypatch):
     """Both solvers go on until nothing but the formula can make them differ."""
-    monkeypatch.setattr("understudy.training.optimizers.TOLERANCE", 1e-6)
+    monkeypatch.setattr("understudy.training.optimizers.TOLERANCE", 1e-12)
 
 
 def made_up(classes, *, rows=400, features=12, seed=0):
@@ -102,6 +102,7 @@ def test_a_parabola_is_minimised_where_the_derivative_vanishes():
     assert optimizer.idle
 
 
+@pytest.mark.usefixtures("tight")
 def test_rosenbrock():
     point = torch.nn.Parameter(torch.tensor([-1.2, 1.0], dtype=torch.float64))
     LBFGS([point]).minimise(

@@ -276,6 +276,8 @@ class Training:
         loss, iterations = 0.0, 1 if session.learner.aligner is not None else ITERATIONS
         for batch in session.batches(epoch):
             random = torch.get_rng_state()
+            nets = [learner.student for learner in session.scorer.learners.values()]
+            optimizer.measure_curvature(nets, batch.x, batch.step_rows)
 
             def mean_loss(batch: Batch = batch, random: Tensor = random) -> Tensor:
                 torch.set_rng_state(random)  # one function: dropout drops the same units every time
