@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
 from understudy.maths import nearest
-from understudy.maths.nearest import unit_rows, votes_of_neighbours
+from understudy.maths.nearest import nearest_rows, unit_rows, votes_of_neighbours
 
 
 def some(rows: int, seed: int, columns: int = 6) -> torch.Tensor:
@@ -18,10 +18,17 @@ def test_by_hand() -> None:
     """The query points up; so do the rows 0 and 2. Labels (1, 0) and (½, ½), and one that does not know, (½, ½)."""
     known = unit_rows(torch.tensor([[0.0, 2.0], [1.0, 0.0], [0.1, 9.0], [0.0, -1.0]]))
     labels = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.0, 1.0]])
-    found = votes_of_neighbours(unit_rows(torch.tensor([[0.0, 5.0]])), known, labels, [1, 2, 9])
-    torch.testing.assert_close(found[1], torch.tensor([[0.75, 0.25]]))
-    torch.testing.assert_close(found[2], torch.tensor([[2 / 3, 1 / 3]]))
-    torch.testing.assert_close(found[9], torch.tensor([[2 / 5, 3 / 5]]))  # all four there are
+    near = nearest_rows(unit_rows(torch.tensor([[0.0, 5.0]])), known, 9)
+    assert near.tolist()[0][:2] in ([0, 2], [2, 0]) and near.shape == (1, 4)  # all four there are
+    near, every = torch.tensor([[0, 2, 1, 3]]), torch.ones(4, dtype=torch.bool)
+    expected = {1: [3 / 4, 1 / 4], 2: [2.5 / 4 + 1 / 24, 1.5 / 4 - 1 / 24], 9: [2 / 5, 3 / 5]}
+    for k, votes in expected.items():
+        torch.testing.assert_close(votes_of_neighbours(near, labels, every, k), torch.tensor([votes]))
+    # Without row 0 the nearest are 2 and 1; without any there is the one that does not know.
+    torch.testing.assert_close(
+        votes_of_neighbours(near, labels, torch.tensor([False, True, True, True]), 2), torch.tensor([[1 / 3, 2 / 3]])
+    )
+    torch.testing.assert_close(votes_of_neighbours(near, labels, ~every, 2), torch.tensor([[0.5, 0.5]]))
 
 
 def test_rows_of_length_one() -> None:
@@ -43,14 +50,24 @@ def test_the_neighbours_are_scikit_learns(form: str, monkeypatch: pytest.MonkeyP
     expected = (labels.numpy()[at].sum(1) + 1 / 3) / (k + 1)
     make = torch.as_tensor if form == "dense" else lambda x: sparse.csr_matrix(x.numpy())
     asked, known = unit_rows(make(queries)), unit_rows(make(references))
-    found = votes_of_neighbours(asked, known, labels, [k])[k]
-    np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
+    near, every = nearest_rows(asked, known, 20), torch.ones(90, dtype=torch.bool)
+    np.testing.assert_allclose(votes_of_neighbours(near, labels, every, k).numpy(), expected, atol=1e-6)
     monkeypatch.setattr(nearest, "_BUDGET", 90 * 3)  # three queries at a time
-    torch.testing.assert_close(votes_of_neighbours(asked, known, labels, [k])[k], found)
+    assert nearest_rows(asked, known, 20).equal(near)
+
+
+def test_the_commonest_words_are_left_out_where_the_product_would_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows share the word 0; with it, row 0's neighbour is row 2, of that word alone; without it, row 1."""
+    x = unit_rows(sparse.csr_matrix([[3.0, 1, 0], [1, 1, 5], [1, 0, 0], [1, 0, 1]]))
+    assert nearest_rows(x, x, 2)[0].tolist() == [0, 2]
+    monkeypatch.setattr(nearest, "_PRODUCTS", 8)  # of 16 + 4 + 4
+    monkeypatch.setattr(nearest, "_PRODUCTS_OF_QUERY", 1)
+    assert nearest_rows(x, x, 2)[0].tolist() == [0, 1]
 
 
 def test_every_answer_is_a_distribution_and_no_class_is_impossible() -> None:
     labels = torch.nn.functional.one_hot(torch.arange(30) % 4, 4).double()
-    found = votes_of_neighbours(unit_rows(some(8, 4)), unit_rows(some(30, 5)), labels, [3])[3]
+    near = nearest_rows(unit_rows(some(8, 4)), unit_rows(some(30, 5)), 12)
+    found = votes_of_neighbours(near, labels, torch.arange(30) % 3 > 0, 3)
     torch.testing.assert_close(found.sum(1), torch.ones(8))
     assert (found > 0).all()

@@ -37,7 +37,7 @@ def test_neighbours_are_scikit_learns_on_gold_and_learned_rows() -> None:
     asked = fold(gold, pool)
     assert pool.teacher is not None
     known = torch.cat([asked.gold.rows.take(torch.arange(45)), pool.x[asked.training_rows]])  # type: ignore[list-item]
-    centre = pool.x[asked.training_rows].mean(0)
+    centre = pool.x.mean(0)
     probs = pool.teacher.dense(asked.training_rows, CLASSES)
     given = torch.cat([torch.nn.functional.one_hot(asked.gold.y, CLASSES).float(), probs]).numpy()
     rows = torch.cat([asked.held_out.rows.take(torch.arange(15)), pool.x]) - centre  # type: ignore[list-item]

@@ -1,9 +1,9 @@
 """What a row's nearest neighbours are labelled: a label source that trains nothing and memorises nothing.
 
-votes_of_neighbours(unit_rows(x), unit_rows(known), labels, [10])[10]     # (n, C): mean label of the 10 most similar
+near = nearest_rows(unit_rows(x), unit_rows(known), 40)      # (n, 40): which of the known rows are most similar
+votes_of_neighbours(near, labels, allowed, 10)               # (n, C): mean label of the first 10 that are allowed
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from torch import Tensor
 
 # Similarities held at a time: 64 MB as float32.
 _BUDGET = 1 << 24
+# Products of two entries: two seconds of one core, or for many queries a tenth of a millisecond each.
+_PRODUCTS, _PRODUCTS_OF_QUERY = 200_000_000, 5_000
 
 
 def unit_rows(x: Any, centre: Tensor | None = None) -> Any:
@@ -24,22 +26,47 @@ def unit_rows(x: Any, centre: Tensor | None = None) -> Any:
     return torch.nn.functional.normalize(dense if centre is None else dense - centre, dim=1)
 
 
-def votes_of_neighbours(queries: Any, references: Any, labels: Tensor, ks: Sequence[int]) -> dict[int, Tensor]:
-    """For each k, ``(n, C)``: the mean of the labels ``(r, C)`` of the k references most similar to each query.
+def nearest_rows(queries: Any, references: Any, most: int) -> Tensor:
+    """The numbers ``(n, most)`` of the references that are most similar to each query, the most similar first.
 
-    Both are what ``unit_rows`` made. One pseudo-neighbour that does not know keeps every class possible.
+    Both are what ``unit_rows`` made.
     """
-    rows, classes = queries.shape[0], labels.shape[1]
-    most = min(max(ks), references.shape[0])
-    votes = {k: torch.empty(rows, classes) for k in ks}
+    rows, most = queries.shape[0], min(most, references.shape[0])
+    near = torch.empty(rows, most, dtype=torch.int32)
+    if not isinstance(references, Tensor):
+        queries, references = _without_common(queries, references)
+    across = references.T
     size = max(1, _BUDGET // max(1, references.shape[0]))
     for start in range(0, rows, size):
-        part = slice(start, min(start + size, rows))
-        alike = queries[part] @ references.T
+        alike = queries[start : start + size] @ across
         if not isinstance(alike, Tensor):
             alike = torch.from_numpy(alike.toarray())
-        near = labels[alike.topk(most, dim=1).indices].float()
-        for k in ks:
-            nearest = near[:, : min(k, most)]
-            votes[k][part] = (nearest.sum(1) + 1 / classes) / (nearest.shape[1] + 1)
-    return votes
+        near[start : start + size] = alike.topk(most, dim=1).indices
+    return near
+
+
+def _without_common(queries: Any, references: Any) -> tuple[Any, Any]:
+    """The rows without the columns that make most of the work, if it is much.
+
+    These are words that nearly every text has, and that say little: of 15,000 passages of reviews, words of more than
+    5% of them make 80% of the time, and without them the neighbours' log-loss is 0.668 in place of 0.667.
+    """
+    uses, kept = (np.bincount(rows.indices, minlength=rows.shape[1]) for rows in (queries, references))
+    work = uses.astype(np.int64) * kept
+    order = work.argsort(kind="stable")
+    few = work[order].cumsum() <= max(_PRODUCTS, _PRODUCTS_OF_QUERY * queries.shape[0])
+    if few.all():
+        return queries, references
+    columns = np.sort(order[few])
+    return queries[:, columns], references[:, columns]
+
+
+def votes_of_neighbours(near: Tensor, labels: Tensor, allowed: Tensor, k: int) -> Tensor:
+    """The mean of the labels ``(r, C)`` of the ``k`` first references of each query that are ``allowed (r,)``.
+
+    One pseudo-neighbour that does not know keeps every class possible.
+    """
+    known = allowed[near]
+    used = known & (known.cumsum(1) <= k)
+    total = torch.nn.functional.embedding_bag(near, labels.float(), mode="sum", per_sample_weights=used.float())
+    return (total + 1 / labels.shape[1]) / (used.sum(1, keepdim=True) + 1)

@@ -11,7 +11,7 @@ gold rows and for every pool row:
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
@@ -28,7 +28,7 @@ from understudy.errors import UnderstudyError
 from understudy.inference.passes import predict
 from understudy.labels.base import Labels
 from understudy.labels.forms import Soft
-from understudy.maths.nearest import unit_rows, votes_of_neighbours
+from understudy.maths.nearest import nearest_rows, unit_rows, votes_of_neighbours
 from understudy.maths.source_confusion import fit_votes
 from understudy.models.registry import Student
 from understudy.objective import Objective
@@ -39,6 +39,8 @@ from understudy.training.options import AUTO, TrainingOptions
 
 # With more columns a linear model has too many weights, and with more rows the neighbour search takes too long.
 MOST_COLUMNS, MOST_REFERENCES = 50_000, 20_000
+# Neighbours that are looked up for every row, of which those in another fold count.
+NEAREST = 40
 # Of fewer noisy labels they learn the noise; of gold, a fifth is enough.
 FEWEST_FOR_TREES = 500
 # Rows × columns × trees of a round: about two seconds of one core in a fold.
@@ -61,6 +63,10 @@ class Fold:
     pool: Pool
     training_rows: Tensor
     classes: int
+    #: Whether each gold row is held out, ``(n,)``; ``gold`` are the others, in their order.
+    is_held_out: Tensor
+    #: What does not depend on the fold.
+    neighbours: Callable[[], "Neighbours"]
     #: scikit-learn's C for a linear student, on gold only and with the pool, where the penalty is chosen on gold.
     c: tuple[float, float] | None = None
 
@@ -129,18 +135,38 @@ class NearestNeighbours:
     k: int = 10
 
     def predict_out_of_fold(self, fold: Fold) -> Tensor:
-        gold, pool = fold.gold, fold.pool
-        trusted, rows, labels = _labelled_rows(fold, MOST_REFERENCES)
-        centre = None
-        if not (pool.rows.is_sparse or gold.rows.is_sparse):
-            centre = take_numbers(pool.rows, rows).flatten(1).float().mean(0)
+        found, gold = fold.neighbours(), fold.gold
+        # Of the references, by their numbers in the fold's gold, or −1; and whether they are of its pool rows.
+        place = torch.full((len(fold.is_held_out),), -1)
+        place[~fold.is_held_out] = torch.arange(len(gold)).where(~gold.estimate_only, -1)
+        place, trains = place[found.gold], torch.zeros(len(fold.pool), dtype=torch.bool)
+        trains[fold.training_rows] = True
+        assert fold.pool.teacher is not None
+        given = label_probabilities(fold.pool.teacher.take(found.pool), gold, fold.classes)
+        labels = torch.cat([nn.functional.one_hot(gold.y[place], fold.classes).double(), given])
+        allowed = torch.cat([place >= 0, trains[found.pool]])
+        asked = torch.cat([fold.is_held_out, torch.ones(len(fold.pool), dtype=torch.bool)])
+        return votes_of_neighbours(found.near[asked], labels, allowed, self.k)
 
-        def unit(examples: Rows, index: Tensor | None = None) -> Any:
-            return unit_rows(take_numbers(examples, index), centre)
 
-        known = _stack([unit(gold.rows, trusted), unit(pool.rows, rows)])
-        queries = _stack([unit(fold.held_out.rows), unit(pool.rows)])
-        return votes_of_neighbours(queries, known, labels, [self.k])[self.k]
+@dataclass(frozen=True)
+class Neighbours:
+    """The most similar rows of every gold row and every pool row: of features alone, so that all folds share them."""
+
+    #: The references: numbers of gold rows and of pool rows.
+    gold: Tensor
+    pool: Tensor
+    #: Their places among the references, the most similar first, ``(gold + pool rows, NEAREST)``.
+    near: Tensor
+
+    @classmethod
+    def find(cls, gold: Gold, pool: Pool, training_rows: Tensor) -> "Neighbours":
+        trusted, rows = gold.training_rows(), _at_most(training_rows, MOST_REFERENCES)
+        queries = [take_numbers(part.rows) for part in (gold, pool)]
+        dense = all(isinstance(part, Tensor) for part in queries)
+        centre = queries[1][rows].flatten(1).float().mean(0) if dense else None
+        every = _stack([unit_rows(part, centre) for part in queries])
+        return cls(trusted, rows, nearest_rows(every, every[torch.cat([trusted, len(gold) + rows]).numpy()], NEAREST))
 
 
 @dataclass(frozen=True)
@@ -183,12 +209,16 @@ def _labelled_rows(fold: Fold, most: int) -> tuple[Tensor, Tensor, Tensor]:
     """Gold rows and (at most so many) pool rows to train on, and the class probabilities of both."""
     assert fold.pool.teacher is not None
     trusted, rows = fold.gold.training_rows(), fold.training_rows
-    if len(rows) > most:
-        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(fold.number))
-        rows = rows[order[:most]]
+    rows = _at_most(rows, most, fold.number)
     own = nn.functional.one_hot(fold.gold.y[trusted], fold.classes).double()
     given = label_probabilities(fold.pool.teacher.take(rows), fold.gold, fold.classes) if len(rows) else own[:0]
     return trusted, rows, torch.cat([own, given])
+
+
+def _at_most(rows: Tensor, most: int, seed: int = 0) -> Tensor:
+    if len(rows) <= most:
+        return rows
+    return rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:most]]
 
 
 def label_probabilities(labels: Labels, gold: Gold, classes: int) -> Tensor:

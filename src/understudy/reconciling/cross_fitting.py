@@ -31,7 +31,7 @@ from understudy.data.splits import fold_rows, random_rows
 from understudy.errors import UnderstudyError, warn
 from understudy.maths.proportions import disagreement
 from understudy.models.registry import Student
-from understudy.reconciling.base_models import BaseModel, Fold
+from understudy.reconciling.base_models import BaseModel, Fold, NearestNeighbours, Neighbours
 from understudy.store.arrow import Array
 from understudy.store.checked_folder import FolderKind, Jobs, read_checked, write_checked
 from understudy.store.console import ProgressBar
@@ -118,7 +118,12 @@ class CrossFit:
             number=number, student=self.student, recipe=self.recipe, classes=self.classes, c=self.c,
             gold=self.gold.take((~mine).nonzero().squeeze(1)), held_out=self.gold.take(mine.nonzero().squeeze(1)),
             pool=self.pool, training_rows=((self.pool_fold >= 0) & (self.pool_fold != number)).nonzero().squeeze(1),
+            is_held_out=mine, neighbours=lambda: self.neighbours,
         )  # fmt: skip
+
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        return Neighbours.find(self.gold, self.pool, (self.pool_fold >= 0).nonzero().squeeze(1))
 
     def predict_part(self, part: Part) -> Any:
         """Predictions of a fold's gold rows and of the pool, ``(held out + N, C)`` float32; or why there are none."""
@@ -141,6 +146,8 @@ class CrossFit:
                 files = {(name, number): parts.file((name, number), ".npy") for name in going_on}
                 left = [part for part, file in files.items() if not file.exists()]
                 bar.skip(len(files) - len(left))
+                if any(isinstance(self.base_models[name], NearestNeighbours) for name, _ in left):
+                    _ = self.neighbours  # now, once, and not in every process
                 with closing(executor.map(self.predict_part, left)) as results:
                     for place, probs in results:
                         name = left[place][0]
