@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 import understudy as us
 from understudy.store import fingerprints as module
@@ -81,6 +82,15 @@ def test_every_row_of_a_small_part_counts() -> None:
     before = fingerprint(pool)
     x[17] = 1.0
     assert fingerprint(us.Pool(x, us.Hard(np.zeros(5000, int))).take(torch.arange(4999))) != before
+
+
+def test_sparse_rows_count_by_their_values_however_they_are_stored() -> None:
+    x = sparse.random(3000, 4000, 0.01, "csr", np.float32, random_state=0)
+    before = fingerprint(us.Gold(x, np.zeros(3000, int)))
+    stored = sparse.csr_matrix((x.data.astype(np.float64), x.indices.astype(np.int64), x.indptr), x.shape)
+    assert fingerprint(us.Gold(stored, np.zeros(3000, int))) == before
+    x.data[5] += 1  # of the first row, which is always looked at
+    assert fingerprint(us.Gold(x, np.zeros(3000, int))) != before
 
 
 def test_what_holds_itself_ends() -> None:

@@ -368,7 +368,15 @@ def _(rows: Rows, into: Hash, above: Above) -> None:
             into.update(str(part).encode("utf-8", "surrogatepass"))
     else:
         size = len(rows) * sum(part.nbytes for part in (first.values() if isinstance(first, Mapping) else [first]))
-        add(rows.take(looked_at(len(rows), size)), into, above)
+        index = looked_at(len(rows), size)
+        if rows.is_sparse:
+            matrix: Any = take_sparse(rows, index).copy()
+            matrix.sum_duplicates()
+            matrix.eliminate_zeros()
+            places = [part.astype(np.int64) for part in (matrix.indptr, matrix.indices)]
+            add([matrix.shape, *places, matrix.data.astype(np.float32)], into, above)
+        else:
+            add(rows.take(index), into, above)
 
 
 # A tensor counts as it is, like any object that lists what is derived.
