@@ -7,7 +7,7 @@ export MKL_NUM_THREADS ?= 1
 # Without compiled files every process of the suite would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: ask-torture coverage ray demo test lint types fast docs figures notebooks torture distributed meaning bench reproduce results alternatives clean
+.PHONY: ask-torture coverage ray demo test lint types fast docs figures notebooks torture distributed meaning bench profile reproduce results alternatives clean
 PEERS := .peers/bin/python
 .DEFAULT_GOAL := test
 
@@ -83,6 +83,10 @@ ray: .venv/.installed
 
 bench: .venv/.installed .peers/.installed
 	UNDERSTUDY_PEERS=$(PEERS) $(BIN)/python -m benchmarks --out docs/benchmarks
+
+# Where the CPU seconds of whole trainings go, by phase.
+profile: .venv/.installed
+	for rows in 2000 20000; do $(BIN)/python -m benchmarks.profile_job --rows $$rows; done
 
 # Every table and figure of the papers at its reduced scale, 300 CPU minutes; goes on where it was stopped.
 reproduce: .venv/.installed
