@@ -36,7 +36,7 @@ class OneLineErrors(typer.core.TyperGroup):
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         try:
-            code = super().main(*args, standalone_mode=False, **extra)
+            code = super().main(*args, **extra | {"standalone_mode": False})
         except _UsageError as error:
             command = error.ctx.command_path if error.ctx is not None else "understudy"
             message = error.format_message()

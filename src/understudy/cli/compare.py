@@ -75,13 +75,13 @@ def compare_command(
     with collected_warnings() as warnings:
         examples = data.for_student(student).read(gold, needs_pool=True, pool=pool, test=test, select=select)
         examples.leaks().warn()
-        classes = data.count_classes(examples)
+        given, classes = examples.both, data.count_classes(examples)
         student, recipe = resolve_student(student, examples, training)
         build = student_builder(student, examples, classes)
         recipe, length = resolve_epochs(build, examples, recipe)
         try:
             comparison = compare(
-                build, *examples.both, names, seeds=options.seeds, test=examples.test,
+                build, given[0], given[1], names, seeds=options.seeds, test=examples.test,
                 select=examples.select or select_share, out=out, progress=not quiet,
                 callbacks=trackers, **where, **recipe | {"device": usable_device(recipe["device"])},
             )  # fmt: skip

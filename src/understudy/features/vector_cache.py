@@ -48,7 +48,7 @@ def fetch(folder: Path, keys: list[bytes], width: int | None) -> tuple[Array, Ar
 def keep(folder: Path, keys: list[bytes], vectors: Array) -> None:
     """One more shard; shards are never rewritten."""
     names = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), KEY_BYTES)
-    arrays = {"keys": names, "vectors": np.ascontiguousarray(vectors, dtype=np.float32)}
+    arrays: dict[str, Array] = {"keys": names, "vectors": np.ascontiguousarray(vectors, dtype=np.float32)}
     keep_arrays(folder / "{digest}.safetensors", arrays, "embeddings", digits=64)
 
 
