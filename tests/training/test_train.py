@@ -514,3 +514,11 @@ def test_a_student_that_returns_scores_is_not_warned_of(last: nn.Module) -> None
     with warnings.catch_warnings():
         warnings.simplefilter("error", us.UnderstudyWarning)
         _train(nn.Sequential(_net(), last), epochs=1)
+
+
+def test_a_class_that_gold_misses_is_named() -> None:
+    x, names = torch.randn(12, 2, generator=torch.Generator().manual_seed(0)), ["cat", "dog", "rare owl"]
+    gold = us.Gold(x[:6], ["cat", "dog"] * 3, classes=names)
+    pool = us.Pool(x[6:], names * 2, classes=names)
+    with pytest.warns(us.UnderstudyWarning, match="no example of class rare owl"):
+        us.train(us.models.linear(2, 3), gold, pool, us.vanilla(), epochs=1, progress=False)
