@@ -221,7 +221,8 @@ def test_metrics_and_the_page_count_what_was_served(start: Start) -> None:
     ):  # fmt: skip
         assert line in lines
     assert re.fullmatch(r'understudy_model_info\{version="\w{12}"\} 1', lines[-1])
-    assert "50.0% of the last 2" in client.send("GET", "/").content.decode()
+    page = client.send("GET", "/").content.decode()
+    assert "50.0% of the last 2 rows<" in page and "(last 1 request)<" in page
 
 
 def test_deferred_rows_are_asked_once_and_the_log_is_a_table(start: Start, tmp_path: Path) -> None:
