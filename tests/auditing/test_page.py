@@ -83,3 +83,16 @@ def test_gold_alone_has_a_page_too(tmp_path: Path) -> None:
     truth = np.arange(20) % 2
     write_audit_report(tmp_path / "audit.html", us.audit(us.Gold(np.zeros((20, 1)), truth, teacher=truth)))
     assert "Rows most likely mislabelled" not in (tmp_path / "audit.html").read_text(encoding="utf-8")
+
+
+def test_classes_of_no_gold_row_are_left_out_of_the_table(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 200)
+    label = truth.copy()
+    label[190:] = 2
+    found = us.audit(us.Gold(truth[:100, None], truth[:100], teacher=label[:100]),
+                     us.Pool(truth[100:, None], label[100:]), class_names=["cat", "dog", "owl"])  # fmt: skip
+    write_audit_report(tmp_path / "audit.html", found)
+    text = " ".join((tmp_path / "audit.html").read_text(encoding="utf-8").split())
+    assert '<th scope="row">cat</th>' in text and '<th scope="row">owl</th>' not in text
+    assert "1 class that no gold row has or is predicted as (10.0% of the pool) is left out." in text

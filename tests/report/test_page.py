@@ -1,6 +1,7 @@
 """The page: complete in itself, escaped, legible without colour, and true to its numbers."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,18 @@ import torch
 from torch import Tensor
 
 import understudy as us
-from understudy.comparison.outcome import Comparison, Outcome
+from understudy.comparison.outcome import Comparison, Correct, Outcome
 from understudy.maths.confidence import entropy
 from understudy.objective import Context
-from understudy.report.comparison_page import comparison_curves, write_comparison_report
-from understudy.report.figures import NARROW, WIDTH, measure_teacher, reliability_figure, run_curves
+from understudy.report.comparison_page import comparison_curves, seed_difference, write_comparison_report
+from understudy.report.figures import (
+    NARROW,
+    WIDTH,
+    confusion_matrix_figure,
+    measure_teacher,
+    reliability_figure,
+    run_curves,
+)
 from understudy.report.run_page import write_run_report
 from understudy.report.run_text import name_facts
 from understudy.report.templates import unbroken
@@ -59,7 +67,8 @@ def read(path: Path) -> tuple[Page, str]:
     assert len(page.ids) == len(set(page.ids)), "ids must be unique over all figures"
     for _, name, value in page.attributes:
         if name.endswith("href"):
-            assert value.startswith("#") and value[1:] in page.ids
+            is_matrix = value.startswith("data:image/png;base64,")
+            assert is_matrix or (value.startswith("#") and value[1:] in page.ids)
     for used in re.findall(r"url\(#([^)]*)\)", text):
         assert used in page.ids
     figures = [value for tag, name, value in page.attributes if tag == "figure" and name == "aria-label"]
@@ -242,6 +251,7 @@ def test_a_narrow_picture_has_its_panels_below_each_other_and_all_of_its_legend(
 
 def test_a_cell_keeps_its_interval_together_and_stays_escaped() -> None:
     assert unbroken("80.0% (67.2–89.4)") == '80.0% <span class="ci">(67.2–89.4)</span>'
+    assert unbroken("67.2–89.4") == '<span class="ci">67.2–89.4</span>'
     assert unbroken("<b> (a–<i>)") == '&lt;b&gt; <span class="ci">(a–&lt;i&gt;)</span>'
 
 
@@ -265,3 +275,43 @@ def test_a_page_shows_what_reconciled_labels_were_made_of(tmp_path: Path) -> Non
     assert "reconciled.weight" not in text, "the table tells it, not the facts"
     write_run_report(tmp_path / "plain.html", us.Run(us.models.linear(2, 2), [], {}, {}, {"gold_rows": 5.0}))
     assert "Label sources" not in (tmp_path / "plain.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.filterwarnings("ignore:gold holds no example of class 2, 3")
+def test_classes_that_no_row_has_are_left_out_of_matrix_and_table(tmp_path: Path) -> None:
+    x, y = torch.randn(40, 2, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 2
+    names = ["cat", "dog", "never given", "nor this"]
+    x[y == 1] += 9
+    run = us.train(
+        us.models.linear(2, 4), us.Gold(x, y), None, us.vanilla(), epochs=60, lr=0.1, test=(x, y), progress=False,
+        evaluate=True, notes={"class_names": names},
+    )  # fmt: skip
+    write_run_report(tmp_path / "r.html", run)
+    _, text = read(tmp_path / "r.html")
+    assert "cat" in text and "never given" not in text
+    assert "No row has or is predicted as one of 2 more classes." in text
+
+
+def test_a_matrix_of_many_classes_is_no_higher_than_a_phone_is_wide() -> None:
+    counts = np.diag(np.full(30, 5))
+    _, narrow = confusion_matrix_figure(counts, [f"class number {label}" for label in range(30)]).split(
+        '<svg class="narrow"'
+    )
+    width, height = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', narrow).groups()  # type: ignore[union-attr]
+    assert float(height) <= float(width) and "rotate(-90)" in narrow
+
+
+def test_names_that_lean_on_a_page_stand_on_a_phone() -> None:
+    names = [f"a long name of class {label}" for label in range(6)]
+    trust = measure_teacher(us.Gold(torch.zeros(60, 1), torch.arange(60) % 6, teacher=torch.arange(60) % 6))
+    assert trust is not None
+    wide, narrow = reliability_figure(replace(trust, class_names=names)).split('<svg class="narrow"')
+    assert "rotate(-35)" in wide and "rotate(-35)" not in narrow and narrow.count("rotate(-90)") > 5
+
+
+def test_seeds_of_a_difference_are_measured_on_the_rows_that_both_have() -> None:
+    """Of four rows the teacher labelled two: on them it is as good as the student, who is wrong on the others."""
+    student = Outcome(0.5, judged=Correct(np.arange(4), np.array([True, True, False, False])))
+    teacher = Outcome(1.0, judged=Correct(np.arange(2), np.array([True, True])))
+    assert seed_difference(teacher, student) == 0
+    assert seed_difference(Outcome(0.75), Outcome(0.5)) == 0.25

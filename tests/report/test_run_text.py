@@ -58,8 +58,8 @@ def test_confidence_before_and_after_the_temperature() -> None:
     found = StudentCalibration(2.3125, Share(0.221, 0.15, 0.2911, 200), Share(-0.003, -0.07, 0.068, 200))
     text = text_of(a_run(replace(on_test(180, 150), calibration=found), 0.9))
     assert text["Accuracy"].endswith(
-        " on 200 test rows. Mean confidence minus accuracy: +22.1 points (95% CI +15.0 to +29.1); -0.3 points (95% CI "
-        "-7.0 to +6.8) at temperature 2.31, which predictions use."
+        " on 200 test rows. Mean confidence minus accuracy: +22.1 points (95% CI +15.0 to +29.1); −0.3 points (95% CI "
+        "−7.0 to +6.8) at temperature 2.31, which predictions use."
     )
     assert "calibration error" not in text["Uncertainty"]
 

@@ -68,7 +68,9 @@ def write_scores(path: Path, audit: Audit, pool: Pool, line: Callable[[int], int
 def audit_parts(audit: Audit) -> dict[str, Any]:
     """The parts of an audit's page."""
     every = audit.accuracy.per_class
-    frequent = sorted(range(len(every)), key=lambda label: -every[label].actual)[:MOST_CLASSES]
+    # Of a class that gold does not have, and the teacher gave no gold row, nothing is known.
+    known = [label for label, one in enumerate(every) if one.actual or one.predicted]
+    frequent = sorted(known, key=lambda label: -every[label].actual)[:MOST_CLASSES]
     classes = [every[label] for label in sorted(frequent)]
     pool = "" if audit.pool_rows is None else f" and {audit.pool_rows:,} pool rows"
     return {
@@ -79,7 +81,8 @@ def audit_parts(audit: Audit) -> dict[str, Any]:
         "audit": audit,
         "expectations": audit.expectations,
         "classes": classes,
-        "more_classes": len(every) - len(classes),
+        "more_classes": len(known) - len(classes),
+        "unknown_classes": [one for one in every if not one.actual and not one.predicted],
         "asymmetries": audit.confusion.asymmetries[:MOST_PAIRS],
         "ids": any(row.id is not None for row in (audit.suspects.top if audit.suspects else ())),
         "class_svg": class_figure(classes, audit.accuracy.overall.estimate),

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from understudy.comparison.digits_demo import DemoResult
 from understudy.comparison.interval import Interval, chance
-from understudy.comparison.outcome import LEVEL, Comparison
+from understudy.comparison.outcome import LEVEL, Comparison, Outcome
 from understudy.errors import UnderstudyError
 from understudy.maths.metric_scores import ACCURACY
 from understudy.report.figures import (
@@ -142,10 +142,19 @@ def _draw_differences(ax: Axes, comparison: Comparison, differences: dict[str, I
     ax.axvline(0, color=GREY, lw=1.2)
     for y, (method, difference) in enumerate(reversed(differences.items())):
         mine = comparison.outcomes[method]
-        seeds = [mine[seed].last - theirs[seed].last for seed in mine if seed in theirs]
+        seeds = [seed_difference(mine[seed], theirs[seed]) for seed in mine if seed in theirs]
         full = adjusted.get(method, difference.p_value) < LEVEL
         _draw_interval(ax, y, seeds, difference, look_of(comparison, method)[0], full=full)
     name_lines(ax, list(differences), f"test {comparison.metric_name} minus {comparison.reference}, points")
+
+
+def seed_difference(one: Outcome, other: Outcome) -> float:
+    """On the rows that both have: the teacher may have labelled some only."""
+    if one.judged is not None and other.judged is not None:
+        _, mine, theirs = np.intersect1d(one.judged.rows, other.judged.rows, return_indices=True)
+        if len(mine):
+            return float(np.mean(one.judged.right[mine].astype(float) - other.judged.right[theirs]))
+    return one.last - other.last
 
 
 def _draw_interval(

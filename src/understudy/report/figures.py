@@ -20,7 +20,7 @@ import torch
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import FixedLocator, MaxNLocator, PercentFormatter
 from torch import Tensor
 
 from understudy.data.examples import Gold, Pool, weigh_by_gold
@@ -122,7 +122,9 @@ def _narrow(figure: Figure) -> None:
     grid = figure.add_gridspec(max(len(panels), 1), 1)
     for number, ax in enumerate(panels):
         ax.set_subplotspec(grid[number])
-    figure.set_size_inches(NARROW, figure.get_size_inches()[1] * max(1.0, 0.8 * len(panels)))
+    height = figure.get_size_inches()[1] * max(1.0, 0.8 * len(panels))
+    # A matrix of squares gets no higher than it is wide.
+    figure.set_size_inches(NARROW, min(height, NARROW) if any(ax.images for ax in figure.axes) else height)
     for legend in list(figure.legends):
         names = [text.get_text() for text in legend.get_texts()]
         columns = 1 if max(map(len, names)) > 25 else 2
@@ -132,7 +134,7 @@ def _narrow(figure: Figure) -> None:
     for ax in figure.axes:
         ax.set_xlabel(textwrap.fill(ax.get_xlabel(), 36))
         labels = ax.get_xticklabels()
-        if isinstance(ax.xaxis.get_major_formatter(), FixedFormatter) and sum(len(x.get_text()) for x in labels) > 45:
+        if isinstance(ax.xaxis.get_major_locator(), FixedLocator) and sum(len(x.get_text()) for x in labels) > 45:
             for label in labels:
                 label.set(rotation=90, ha="center")
 

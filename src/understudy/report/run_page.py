@@ -86,10 +86,14 @@ def _by_class(found: Evaluation | None, class_names: Sequence[str] | None, first
     if found is None or found.confusion is None:
         return {}
     counts, shares = np.array(found.confusion), {"accuracy": found.accuracy, **found.metrics}
-    names = list(class_names or map(str, range(len(counts))))
+    every, classes = list(class_names or map(str, range(len(counts)))), by_class(counts)
+    # An LLM may name classes that no row here has.
+    occur = np.flatnonzero(counts.sum(0) + counts.sum(1))
+    names, matrix = [every[label] for label in occur], counts[np.ix_(occur, occur)]
     lines = [
-        [name, f"{one.rows:,}", *(percent_range(widen(x, found.effect)) for x in (one.precision, one.recall, one.f1))]
-        for name, one in zip(names, by_class(counts), strict=True)
+        [every[label], f"{(one := classes[label]).rows:,}"]
+        + [percent_range(widen(share, found.effect)) for share in (one.precision, one.recall, one.f1)]
+        for label in occur
     ]
     return {
         "metrics": [
@@ -97,8 +101,9 @@ def _by_class(found: Evaluation | None, class_names: Sequence[str] | None, first
             for name, share in sorted(shares.items(), key=lambda one: one[0] != first)
         ],
         "class_metrics": lines,
+        "classes_without_rows": len(every) - len(names),
         "confidence_svg": confidence_figure(found.confidence, found.effect) if len(found.confidence) > 1 else None,
-        "confusion_svg": confusion_matrix_figure(counts, names) if len(names) <= MOST_CLASSES else None,
+        "confusion_svg": confusion_matrix_figure(matrix, names) if len(names) <= MOST_CLASSES else None,
     }
 
 

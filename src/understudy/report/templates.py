@@ -137,9 +137,8 @@ def percent_ci(share: Share) -> str:
 
 
 def points_ci(gap: Share) -> str:
-    """``+22.1 points (95% CI +15.0 to +29.1)``, of a difference of shares."""
-    mean, low, high = (f"{100 * value:+.1f}" for value in (gap.estimate, gap.low, gap.high))
-    return f"{mean} points (95% CI {low} to {high})"
+    """``+22.1 points (95% CI −15.0 to +29.1)``, of a difference of shares."""
+    return f"{signed(gap.estimate)} points (95% CI {signed(gap.low)} to {signed(gap.high)})"
 
 
 def percent_range(share: Share) -> str:
@@ -167,8 +166,8 @@ def gain_text(gain: Interval) -> str:
 
 
 def unbroken(cell: str) -> Markup:
-    """A cell of a page, whose interval in brackets is not broken at its dash."""
-    return Markup(re.sub(r"\([^()]*–[^()]*\)", r'<span class="ci">\g<0></span>', str(escape(cell))))
+    """A cell of a page, whose interval, in brackets or not, is not broken at its dash."""
+    return Markup(re.sub(r"\([^()]*–[^()]*\)|^[\d.]+–[\d.]+$", r'<span class="ci">\g<0></span>', str(escape(cell))))
 
 
 def shorten(name: str, longest: int = 24) -> str:
