@@ -79,7 +79,7 @@ def test_what_cannot_be_parted_is_refused(tmp_path: Path) -> None:
     path.write_text(csv_of([(size, llm, "neg") for size, llm, _ in ROWS]))
     with pytest.raises(UnderstudyError, match="every row also serves as gold"):
         read(path, path)
-    with pytest.raises(UnderstudyError, match=r"has no column 'label' for your own labels .* --column label=NAME"):
+    with pytest.raises(UnderstudyError, match=r"has no column 'label' for your own labels .* --label \(label=\)"):
         us.read_examples(gold=path, pool=path, columns={"teacher_label": "llm"})
 
 

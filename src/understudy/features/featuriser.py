@@ -188,7 +188,7 @@ def _usable(raw: RawColumns, options: FeatureOptions) -> list[str]:
         _warn_of_mixture(raw, name, "a category" if name in names else "left out", options)
     if left_out:
         why = f"neither one number per row nor a category of at most {options.max_categories} values"
-        warn(f"{raw.where}: {_shown(left_out)} left out: {why}; name a column of texts by --text to use it")
+        warn(f"{raw.where}: {_shown(left_out)} left out: {why}; name a column of texts by --text, one of ids by --id")
     return names
 
 

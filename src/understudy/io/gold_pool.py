@@ -137,7 +137,7 @@ def split_gold_pool(table: Table, classes: int | Sequence[str] | None = None) ->
     Row numbers can be ids only here, where there is no other file whose order could differ.
     """
     if "label" not in table.names:
-        why = " for your own labels (empty: a pool row); add it, or name it by --column label=NAME"
+        why = " for your own labels (empty: a pool row); add it, or name it by --label (label=)"
         raise no_column(f"{table.path}", "label", table.names, why)
     labels, labelled = own_labels(table, classes)
     if not len(labelled):
@@ -200,7 +200,7 @@ def to_gold(
 ) -> Gold:
     """A table with ``label`` as gold; the features and the teacher's labels it lacks come from the pool by id."""
     if "label" not in table.names:
-        why = ", the true class of every gold row; add it, or name it by --column label=NAME"
+        why = ", the true class of every gold row; add it, or name it by --label (label=)"
         raise no_column(f"{table.path}", "label", table.names, why)
     labelling = labelling or Labelling()
     y = check_labels(labelling.numbers(table, "label"), table.where("label"))
