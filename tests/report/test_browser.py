@@ -12,11 +12,12 @@ import understudy as us
 from understudy.active.loop_state import CORRECT, DEFERRED, TEST_ROWS
 from understudy.report.audit_page import write_audit_report
 from understudy.report.campaign_page import write_campaign_report
+from understudy.report.comparison_page import write_comparison_report
 from understudy.report.deferral_page import write_deferral_page
 from understudy.report.estimates_page import write_estimates_report
 from understudy.report.run_page import write_run_report
 
-from .test_page import some_comparison, write_comparison_report
+from .test_page import some_comparison
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
