@@ -179,7 +179,7 @@ def quantile_cuts(values: Floats, parts: int, fewest: int, at: Floats | None = N
     """Where up to so many parts begin: at quantiles (or ``at``), equal values together, each with ``fewest`` rows."""
     cuts: list[float] = []
     below = 0
-    wanted = np.quantile(values, np.arange(1, parts) / parts, method="higher") if parts > 1 else ()
+    wanted: Any = np.quantile(values, np.arange(1, parts) / parts, method="higher") if parts > 1 else ()
     for cut in wanted if at is None else at:
         under = int((values < cut).sum())
         if under - below >= fewest and len(values) - under >= fewest:

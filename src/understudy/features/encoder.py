@@ -181,7 +181,7 @@ class Encoder:
         what, folder = f"the encoder {self.name}", self.layout.transformer
         cure = "it must hold a model of transformers, with its tokenizer and weights as safetensors"
         # Weights that the file lacks are drawn at random; the caller's random state stays as it is.
-        with loading(what, cure) as transformers, torch.random.fork_rng(devices=[]):
+        with loading_model(what, cure) as transformers, torch.random.fork_rng(devices=[]):
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **SAFE)
             model, info = transformers.AutoModel.from_pretrained(folder, **SAFE_WEIGHTS)
         check_weights(what, info)
@@ -231,7 +231,7 @@ SAFE_WEIGHTS = {"use_safetensors": True, "output_loading_info": True, **SAFE}
 
 
 @contextmanager
-def loading(what: str, cure: str, *, needed: str = "encoders") -> Iterator[Any]:
+def loading_model(what: str, cure: str, *, needed: str = "encoders") -> Iterator[Any]:
     """The library, without its own bars and remarks on stderr; what goes wrong is one line."""
     transformers = transformers_library(needed)
     log = transformers.utils.logging

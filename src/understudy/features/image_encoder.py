@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError, first_line, install
-from understudy.features.encoder import SAFE_WEIGHTS, Encoded, check_weights, encode_new, folder_digest, loading
+from understudy.features.encoder import SAFE_WEIGHTS, Encoded, check_weights, encode_new, folder_digest, loading_model
 from understudy.features.images import ImageFile, image_cells, image_files, open_image, to_pixels
 from understudy.features.raw_columns import RawColumns
 from understudy.models.efficientnet_lite import EfficientNetLite0
@@ -161,7 +161,7 @@ class FolderNet(nn.Module):
 def _from_folder(name: str, folder: Path) -> nn.Module:
     what, settings = f"the encoder {name}", folder / "preprocessor_config.json"
     cure = "it must hold a vision model of transformers, with its weights as safetensors"
-    with loading(what, cure) as transformers, torch.random.fork_rng(devices=[]):
+    with loading_model(what, cure) as transformers, torch.random.fork_rng(devices=[]):
         model, info = transformers.AutoModel.from_pretrained(folder, **SAFE_WEIGHTS)
         net = FolderNet(model, read_json(settings) if settings.is_file() else {})
     check_weights(what, info)

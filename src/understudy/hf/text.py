@@ -33,7 +33,7 @@ from torch import nn
 
 from understudy.data.checks import check_class_count
 from understudy.errors import UnderstudyError
-from understudy.features.encoder import SAFE, SAFE_WEIGHTS, Encoder, check_weights, loading
+from understudy.features.encoder import SAFE, SAFE_WEIGHTS, Encoder, check_weights, loading_model
 from understudy.hf.text_reader import TextReader
 from understudy.models.registry import note_drawn, note_reader, reader_of
 from understudy.store.files import appearing_whole, write_bytes
@@ -76,7 +76,7 @@ class TextStudent(StudentBuilder):
     @cached_property
     def reader(self) -> TextReader:
         folder, layout = self.source.layout.transformer, self.source.layout
-        with loading(self.name, CURE, needed=NEEDED) as library:
+        with loading_model(self.name, CURE, needed=NEEDED) as library:
             config = library.AutoConfig.from_pretrained(folder, **SAFE)
         positions = int(getattr(config, "max_position_embeddings", None) or 514)
         limit = min(positions, layout.max_tokens or positions)
@@ -86,7 +86,7 @@ class TextStudent(StudentBuilder):
     def __call__(self) -> nn.Module:
         """A student with the pretrained weights; the new last layer is drawn from PyTorch's random state."""
         folder = self.source.layout.transformer
-        with loading(self.name, CURE, needed=NEEDED) as library:
+        with loading_model(self.name, CURE, needed=NEEDED) as library:
             kind = library.AutoModelForSequenceClassification
             model, info = kind.from_pretrained(folder, num_labels=self.classes, **SAFE_WEIGHTS)
         check_weights(self.name, info, f"{model.base_model_prefix}.")
@@ -229,7 +229,7 @@ def load_student(folder: Path, *, base: str, max_tokens: int) -> nn.Module:
     """The net that a run's model folder describes, weights yet to be loaded, with its reader."""
     # Weights that are replaced at once need none of the caller's random numbers.
     what = f"the model in {folder}"
-    with loading(what, "restore it", needed=NEEDED) as library, torch.random.fork_rng(devices=[]):
+    with loading_model(what, "restore it", needed=NEEDED) as library, torch.random.fork_rng(devices=[]):
         config = library.AutoConfig.from_pretrained(folder, **SAFE)
         model = library.AutoModelForSequenceClassification.from_config(config)
     model.config._name_or_path = model.name_or_path = ""

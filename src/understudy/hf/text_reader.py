@@ -21,7 +21,7 @@ from torch import Tensor
 
 from understudy.data.inputs import Tokens
 from understudy.errors import UnderstudyError, first_line
-from understudy.features.encoder import SAFE, loading
+from understudy.features.encoder import SAFE, loading_model
 from understudy.features.vector_cache import keep_arrays, kept_arrays
 from understudy.store.files import cache_path
 
@@ -112,7 +112,7 @@ class TextReader:
 
 
 def load_tokenizer(folder: Path) -> Any:
-    with loading(f"the tokenizer in {folder}", "fetch it anew") as library:
+    with loading_model(f"the tokenizer in {folder}", "fetch it anew") as library:
         tokenizer = library.AutoTokenizer.from_pretrained(folder, **SAFE)
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     if tokenizer.pad_token_id is None:

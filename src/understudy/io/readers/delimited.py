@@ -111,7 +111,7 @@ class Delimited:
     @cached_property
     def _lines(self) -> list[int]:
         """The line where each row begins; cells may hold line breaks, and empty lines are no rows."""
-        found, before = [], 0
+        found, before = list[int](), 0
         source: IO[bytes] = self.path.open("rb") if self.content is None else io.BytesIO(self.content)
         with io.TextIOWrapper(source, encoding="utf-8-sig", newline="") as file:
             cells = csv.reader(file, delimiter=self.delimiter)
