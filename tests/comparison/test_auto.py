@@ -26,6 +26,7 @@ from understudy.parallel.executors import InProcess
 from understudy.reconciling.cross_fitting import CrossFit
 from understudy.reconciling.views import View
 from understudy.report.run_text import choice_reason
+from understudy.training import automatic_options
 from understudy.training.evaluation import gold_only_options
 from understudy.training.options import TrainingOptions
 
@@ -181,6 +182,7 @@ def test_the_short_list_suits_the_labels() -> None:
         "gold only", "vanilla", "self_distillation", "gce", "slam", "weighted:refresh_every=5", "forward",
     ]  # fmt: skip
     soft = us.Pool(pool.x, torch.rand(300, 3).softmax(1))
+    assert "self_distillation" not in candidates(gold, pool, converges=True)
     assert {"vanilla:hard=true", "confident"} <= set(candidates(us.Gold(gold.x, gold.y), soft))
     assert not {"slam", "forward"} & set(candidates(us.Gold(gold.x, gold.y), soft))
 
@@ -427,3 +429,23 @@ def test_mistakes() -> None:
         us.auto(student, gold, pool, epochs=1, pilot_epochs=0, workers=1)
     with pytest.warns(us.UnderstudyWarning, match=r"60 gold rows are too few .* \(61 or more are needed\)"):
         us.auto(student, gold, pool, folds=61, **FAST)
+
+
+def test_the_penalty_of_the_pilot_is_not_chosen_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once on gold alone and once with the pool; the final training takes the one that its candidate had."""
+    gold, pool, _ = blobs(0.3)
+    chosen: list[float] = []
+    choose = automatic_options.choose_c
+
+    def noted(*given: Any, **options: Any) -> Any:
+        chosen.append(choose(*given, **options)[0])
+        return choose(*given, **options)
+
+    monkeypatch.setattr(automatic_options, "choose_c", noted)
+    given: dict[str, Any] = {"methods": ["gce"], "reconcile": False, "workers": 1, "progress": False}
+    run = us.auto("linear", gold, pool, **given)
+    choice, penalty = run.config["auto"]["choice"], run.config["chosen_penalty"]
+    assert len(chosen) == 2 and penalty["c"] == chosen[choice != "gold only"] and penalty["losses"]
+    assert penalty == run.config["auto"]["chosen_penalty"]
+    rows = len(gold) + (0 if choice == "gold only" else len(pool))
+    assert run.config["weight_decay"] == us.l2_of_c(penalty["c"], rows, 3)

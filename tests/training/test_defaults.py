@@ -7,6 +7,7 @@ from scipy import sparse
 
 import understudy as us
 from understudy.errors import UnderstudyError
+from understudy.training import automatic_options
 from understudy.training.automatic_options import GRID, choose_c, default_epochs, fill_defaults, options_for
 
 
@@ -89,21 +90,27 @@ class Fixed(torch.nn.Module):
         return self.logits.expand(len(x), 2)
 
 
-def test_the_least_loss_of_rows_left_out_chooses():
-    """Every fold is fitted once per C, from the strongest penalty on, without its rows; log(1 + e⁻³) is the loss."""
+def test_the_least_loss_of_rows_left_out_chooses(monkeypatch):
+    """Every fold is fitted once per C, from the strongest penalty on until the loss rises, without its rows; log(1 +
+    e⁻³) is the loss. With one fold the pool alone trains."""
     gold = us.Gold(torch.arange(30.0).unsqueeze(1), torch.ones(30, dtype=torch.long))
     seen = []
 
     def fit(part, start, weight_decay):
         c = 2 / (weight_decay * 100)
-        seen.append((round(c, 6), start is None, frozenset(part.rows.take(torch.arange(len(part))).flatten().tolist())))
+        rows = [] if part is None else part.rows.take(torch.arange(len(part))).flatten().tolist()
+        seen.append((round(c, 6), start is None, frozenset(rows)))
         return Fixed(c)
 
     c, losses = choose_c(fit, gold, rows=100, classes=2, seed=0)
     assert c == 10 and losses["10"] == pytest.approx(np.log1p(np.exp(-3)), abs=1e-6)
-    assert [entry[0] for entry in seen] == list(GRID) * 3
-    assert [entry[1] for entry in seen] == [True, False, False, False] * 3
+    assert [entry[0] for entry in seen] == [c for c in GRID for _ in range(3)]
+    assert [entry[1] for entry in seen] == [True] * 3 + [False] * 9
     assert {len(entry[2]) for entry in seen} == {20} and len({entry[2] for entry in seen}) == 3
+    seen.clear()
+    monkeypatch.setattr(automatic_options, "GRID", (*GRID, 1000.0))
+    assert choose_c(fit, gold, rows=100, classes=2, seed=0, folds=1) == (10, pytest.approx(losses))
+    assert [entry[0] for entry in seen] == list(GRID) and {entry[2] for entry in seen} == {frozenset()}
 
 
 def test_chosen_penalty_is_told_and_resumed(tmp_path):
@@ -117,7 +124,7 @@ def test_chosen_penalty_is_told_and_resumed(tmp_path):
     assert chosen["c"] == pytest.approx(float(min(chosen["losses"], key=chosen["losses"].get)), rel=1e-5)
     # Rows of squared length 40 in the mean: the grid is that of rows of length 1, divided by it.
     length = float((torch.from_numpy(x[60:]) ** 2).sum(1).mean())
-    assert [float(c) * length for c in chosen["losses"]] == pytest.approx(GRID, rel=1e-4)
+    assert [float(c) * length for c in chosen["losses"]] == pytest.approx(GRID[: len(chosen["losses"])], rel=1e-4)
     assert run.config["weight_decay"] == us.l2_of_c(chosen["c"], 300, 2)
     again = us.train(us.models.linear(40, 2), gold, pool, us.vanilla(), out=tmp_path / "run", resume=True, **given)
     assert again.config["chosen_penalty"] == chosen

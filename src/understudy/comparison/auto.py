@@ -215,9 +215,12 @@ def auto(
     labelled, _ = drop_unlabelled(pool)
     assert labelled is not None
     known = weighed(labelled, gold)
-    objectives = candidates(gold, known) if own.methods is None else named_methods(own.methods, known)[0]
     views = mark_views({features: View(student, gold, pool, given, test, select), **(others or {})})
     resolved = {name: _resolve(view) for name, view in views.items()}
+    converges = all(recipe.is_full_batch for recipe, _ in resolved.values())
+    objectives = (
+        candidates(gold, known, converges=converges) if own.methods is None else named_methods(own.methods, known)[0]
+    )
     pilots = {
         name: Pilot(
             view, objectives, _pilot_recipe(resolved[name][0], own), own,
@@ -295,8 +298,10 @@ def _decided(
         rows = (~predictions[choice].isnan().any(1)).nonzero().squeeze(1)
         fitted = StudentCalibration.fit(as_logits(predictions[choice][rows]), gold.y[rows])
         calibration = asdict(fitted.widened(measured.get("effect", 1.0)))
+    penalties = pilot.base_models.chosen_penalties if by_features else None
     return {
-        "choice": choice, "ruled_out": ruled_out, "folds": pilot.own.folds, "calibration": calibration,
+        "choice": choice, "chosen_penalty": None if penalties is None else penalties[choice != GOLD_ONLY],
+        "ruled_out": ruled_out, "folds": pilot.own.folds, "calibration": calibration,
         "pilot_rows": min(pilot.own.pilot_rows, labelled), "features": features,
         "by_features": {
             name: score_candidates(found, gold.y, _reference(found))[_reference(found)].accuracy

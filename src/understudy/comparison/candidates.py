@@ -91,11 +91,14 @@ def can_rank(pool: Pool) -> bool:
     return len(confidence) > 0 and bool((confidence != confidence[0]).any())
 
 
-def candidates(gold: Gold, pool: Pool) -> dict[str, Objective]:
-    """The short list for these labels; methods that need the teacher's labels of gold only where there are any."""
+def candidates(gold: Gold, pool: Pool, *, converges: bool = False) -> dict[str, Objective]:
+    """The short list for these labels; methods that need the teacher's labels of gold only where there are any.
+
+    ``converges``: whether students are trained until they converge, which leaves no early predictions to distil.
+    """
     assert pool.teacher is not None
     soft = pool.teacher.simplest().ranks
-    names = ["vanilla", *(["vanilla:hard=true"] if soft else []), "self_distillation", "gce"]
+    names = ["vanilla", *(["vanilla:hard=true"] if soft else []), *([] if converges else ["self_distillation"]), "gce"]
     if can_rank(pool):
         names.append("confident")
     if len(gold.calibration_rows()) >= FEWEST_ROWS:

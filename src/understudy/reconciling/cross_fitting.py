@@ -83,6 +83,8 @@ class CrossFit:
     needed: tuple[str, ...] = ("gold only", "vanilla")
     #: As ``Fold.c``; chosen on gold where the penalty is left open.
     c: tuple[float, float] | None = None
+    #: These choices, as a run's config keeps them.
+    chosen_penalties: tuple[dict[str, Any], dict[str, Any]] | None = None
 
     def __post_init__(self) -> None:
         if self.rows is not None and self.rows < 1:
@@ -141,7 +143,8 @@ class CrossFit:
             bar.show("")
             work = fingerprint(parts.settings)
             if self.c is None and self.recipe.weight_decay == AUTO:
-                self.c = self._stored_c(parts.folder.parent / CHOSEN)
+                self.chosen_penalties = self._stored_penalties(parts.folder.parent / CHOSEN)
+                self.c = self.chosen_penalties[0]["c"], self.chosen_penalties[1]["c"]
             for number in range(self.folds):
                 files = {(name, number): parts.file((name, number), ".npy") for name in going_on}
                 left = [part for part, file in files.items() if not file.exists()]
@@ -167,7 +170,7 @@ class CrossFit:
                 del predictions.pool[name], predictions.by_fold[name]
         return predictions
 
-    def _stored_c(self, file: Path) -> tuple[float, float]:
+    def _stored_penalties(self, file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         """Chosen on all of gold, once for all base models: a single number reveals little about any one row."""
         if not file.exists():
             pool = self.pool.take((self.pool_fold >= 0).nonzero().squeeze(1))

@@ -44,8 +44,9 @@ the softmax that predicts alike has the rows −w/2 and w/2, whose squares are h
 same. ``"auto"`` takes the C of ``GRID``, divided by the rows' mean squared length (the effect of a penalty depends on
 the scale of the features; TF-IDF rows have length 1), with the least log-loss on gold rows that did not train: each
 third of gold in turn is left out, and the rest and the pool are trained on, from the strongest penalty to the weakest,
-each from where the one before ended. Accuracy would not do: between neighbours of the grid a hundred rows rarely
-differ in it. Without gold it is C = 1 for rows of length 1.
+each from where the one before ended, until the loss rises. For base models gold is left out as a whole where the pool
+is ``MANY_POOL_ROWS`` times as large. Accuracy would not do: between neighbours of the grid a hundred rows rarely differ
+in it. Without gold it is C = 1 for rows of length 1.
 """
 
 import math
@@ -84,6 +85,8 @@ FEWEST_EPOCHS = 3
 EPOCH_FOLDS = 3
 GRID = (0.1, 1.0, 10.0, 100.0)
 FOLDS, LEAST_ROWS_FOR_C = 3, 10
+#: For each gold row: without any of it the choice is the same.
+MANY_POOL_ROWS = 10
 #: 60 steps each: what is left to gain then does not change the choice.
 EPOCHS_TO_CHOOSE = 3
 #: scikit-learn's own.
@@ -91,8 +94,8 @@ UNKNOWN_C = 1.0
 
 #: ``(gold to train on, epochs) -> student``.
 FitForEpochs = Callable[[Gold | None, int], nn.Module]
-#: ``(gold to train on, student to start from, weight_decay) -> student``; None: as the training would start.
-FitWithPenalty = Callable[[Gold, nn.Module | None, float], nn.Module]
+#: ``(gold to train on, student to start from, weight_decay) -> student``; None: no gold, as the training would start.
+FitWithPenalty = Callable[[Gold | None, nn.Module | None, float], nn.Module]
 
 
 def epochs_on_gold(
@@ -178,19 +181,21 @@ def l2_of_c(c: float, rows: int, classes: int) -> float:
 
 
 def penalty_on_gold(
-    session: Session, gold: Gold | None, pool: Pool | None, options: TrainingOptions, *, c: float | None = None
-) -> tuple[float, dict[str, Any]]:
+    session: Session, gold: Gold | None, pool: Pool | None, options: TrainingOptions, *, c: float | None = None,
+    folds: int = FOLDS,
+) -> tuple[float, dict[str, Any]]:  # fmt: skip
     """The weight decay for a session's student, and the choice for the run's config; ``c``: where it is known."""
     objective, losses = session.objective, dict[str, float]()
     if c is None:
 
-        def fit(trains: Gold, start: nn.Module | None, weight_decay: float) -> nn.Module:
+        def fit(trains: Gold | None, start: nn.Module | None, weight_decay: float) -> nn.Module:
             short = options.plain(weight_decay=weight_decay, epochs=min(options.epochs, EPOCHS_TO_CHOOSE))
             return fit_student(session.student if start is None else start, trains, pool, objective, short)
 
         train_on = session.pool if session.pool is not None else gold
         assert train_on is not None
         size: Any = {"rows": session.rows, "classes": session.classes, "length": mean_square(train_on.rows)}
+        size["folds"] = folds
         try:
             c, losses = on_rank_zero(lambda: choose_c(fit, gold, seed=options.seed, **size))
         except UnderstudyError:
@@ -201,11 +206,12 @@ def penalty_on_gold(
     return l2_of_c(c, session.rows, session.classes), {"chosen_penalty": chosen}
 
 
-def c_on_gold(student: Any, gold: Gold, pool: Pool | None, options: TrainingOptions) -> float:
-    """scikit-learn's C for training on the labels as they are."""
+def c_on_gold(student: Any, gold: Gold, pool: Pool | None, options: TrainingOptions) -> dict[str, Any]:
+    """The choice of scikit-learn's C for training on the labels as they are, as a run's config keeps it."""
     with torch.random.fork_rng():
         session = Session.from_options(seeded_student(student, options), gold, pool, Objective(name="vanilla"), options)
-        return float(penalty_on_gold(session, gold, pool, options)[1]["chosen_penalty"]["c"])
+        folds = FOLDS if pool is None or len(pool) < MANY_POOL_ROWS * len(gold) else 1
+        return dict(penalty_on_gold(session, gold, pool, options, folds=folds)[1]["chosen_penalty"])
 
 
 def mean_square(rows: Rows) -> float:
@@ -216,21 +222,29 @@ def mean_square(rows: Rows) -> float:
 
 
 def choose_c(
-    fit: FitWithPenalty, gold: Gold | None, *, rows: int, classes: int, seed: int, length: float = 1.0
-) -> tuple[float, dict[str, float]]:
-    """The C of the least loss, and per C the mean log-loss of the gold rows left out; ``rows``: how many a training
-    has. Where fewer than ``LEAST_ROWS_FOR_C`` gold rows train there is nothing to choose on: ``UNKNOWN_C``, {}."""
+    fit: FitWithPenalty, gold: Gold | None, *, rows: int, classes: int, seed: int, length: float = 1.0,
+    folds: int = FOLDS,
+) -> tuple[float, dict[str, float]]:  # fmt: skip
+    """The C of the least loss, and per C that was tried the mean log-loss of the gold rows left out, which with one
+    fold are all. ``rows``: how many a training has. Where fewer than ``LEAST_ROWS_FOR_C`` gold rows train there is
+    nothing to choose on: ``UNKNOWN_C``, {}."""
     training = torch.empty(0) if gold is None else gold.training_rows()
     if gold is None or len(training) < LEAST_ROWS_FOR_C:
         return UNKNOWN_C / length, {}
-    grid = [c / length for c in GRID]
-    totals = dict.fromkeys(grid, 0.0)
-    for _, fold in fold_rows(gold.y[training], FOLDS, seed):
-        left_out, rest, student = gold.take(training[fold]), gold.without(training[fold]), None
-        for c in grid:
-            student = fit(rest, student, l2_of_c(c, rows, classes))
-            totals[c] += evaluate(student, left_out)["loss"] * len(fold) / len(training)
-    return min(grid, key=totals.__getitem__), {f"{c:g}": loss for c, loss in totals.items()}
+    parts = [torch.arange(len(training))] if folds == 1 else [p for _, p in fold_rows(gold.y[training], folds, seed)]
+    students: list[nn.Module | None] = [None] * len(parts)
+    losses: dict[float, float] = {}
+    for c in (c / length for c in GRID):
+        total = 0.0
+        for number, part in enumerate(parts):
+            left_out, rest = gold.take(training[part]), gold.without(training[part]) if folds > 1 else None
+            students[number] = student = fit(rest, students[number], l2_of_c(c, rows, classes))
+            total += evaluate(student, left_out)["loss"] * len(part) / len(training)
+        rises = bool(losses) and total > min(losses.values())
+        losses[c] = total
+        if rises:
+            break
+    return min(losses, key=losses.__getitem__), {f"{c:g}": loss for c, loss in losses.items()}
 
 
 LINEAR, NET = "linear", "mlp:128,128"

@@ -115,7 +115,11 @@ def _train(
         settings = {"settings": resume_settings(given, objective, student, session.classes, rows)}
         if resume and on_rank_zero((folder / CONFIG).exists):
             return _finished(folder, student, settings["settings"], given.ema)
-    session, options, choice, columns = _ready(session, build, gold, pool, given, folder=folder, progress=progress)
+    # A pilot has chosen the penalty for the same rows, and measured students that were trained with it.
+    penalty = (pilot or {}).get("chosen_penalty")
+    session, options, choice, columns = _ready(
+        session, build, gold, pool, given, folder=folder, progress=progress, chosen=penalty
+    )
     config = {
         **config, "objective": objective.name, "classes": session.classes, **options.as_config(), **choice, **chosen,
         **settings,
@@ -174,10 +178,10 @@ def fit_resolved(
 
 def _ready(
     session: Session, build: Student, gold: Gold | None, pool: Pool | None, options: TrainingOptions, *,
-    folder: Path | None = None, progress: bool = False,
+    folder: Path | None = None, progress: bool = False, chosen: Mapping[str, Any] | None = None,
 ) -> tuple[Session, TrainingOptions, dict[str, Any], Columns]:  # fmt: skip
     """The session with the method's own labels, where it makes some, and the options with a penalty; what a config
-    keeps of its choice, and the columns that the labels were made from."""
+    keeps of its choice (``chosen``: where it is made), and the columns that the labels were made from."""
     c, choice, columns = None, dict[str, Any](), Columns()
     if session.objective.relabel is not None and pool is not None:
         relabel, kept = session.objective.relabel, None if folder is None else folder / FOLDER / "relabel"
@@ -191,8 +195,10 @@ def _ready(
         session.facts |= made.facts
         c, columns = made.c, made.columns
     if options.weight_decay == AUTO:
-        penalty, choice = penalty_on_gold(session, gold, pool, options, c=c)
+        known = chosen["c"] if c is None and chosen is not None else c
+        penalty, choice = penalty_on_gold(session, gold, pool, options, c=known)
         options = options.replace(weight_decay=penalty)
+        choice = {"chosen_penalty": dict(chosen)} if c is None and chosen is not None else choice
     return session, options, choice, columns
 
 
