@@ -39,16 +39,22 @@ def search(odds, start):
 @pytest.mark.parametrize(
     ("best", "chosen", "tried"),
     [
-        (30, 30, [30, 10, 90]),
-        (90, 90, [30, 10, 90]),
-        (10, 10, [30, 10, 3]),
-        (3, 3, [30, 10, 3]),
-        (500, 90, [30, 10, 90]),
+        (30, 30, [3, 10, 30, 90]),
+        (90, 90, [3, 10, 30, 90]),
+        (10, 10, [3, 10, 30]),
+        (3, 3, [3, 10]),
+        (500, 90, [3, 10, 30, 90]),
     ],
 )
-def test_longer_while_that_is_better_else_shorter_once(best, chosen, tried):
+def test_shorter_where_that_is_better_else_longer_while_that_is(best, chosen, tried):
     """Every row says the same, so that any difference is significant; all are wrong, which no temperature mends."""
     assert search(lambda epochs: 1 / (2 + abs(math.log(epochs / best))), 10) == (chosen, tried)
+
+
+def test_longer_is_tried_only_where_shorter_is_worse():
+    """30 epochs would be better, but from 3 to 10 nothing was gained; 3 have no fewer to be compared with."""
+    assert search(lambda epochs: 1 / 3 if epochs <= 10 else 1 / 2, 10) == (10, [3, 10])
+    assert search(lambda epochs: 1 / 3 if epochs <= 3 else 1 / 2, 3) == (9, [3, 9, 27])
 
 
 def test_better_is_by_more_than_the_standard_error():

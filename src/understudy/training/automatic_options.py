@@ -30,13 +30,12 @@ A row that is seen often is memorised too: 300 rows of Adult, 30% wrong, 75.3 af
 **Epochs.** Wrong labels are memorised in the end, right ones never learned in too few steps, and which of the two a
 table has does not follow from its size. So a third of gold is left out (or the ``select`` rows serve), and the student
 is trained on the rest and the pool's labels as they are, each time in full, its rate falling to nothing: for the epochs
-that make ``STEPS`` steps, then for ``LONGER`` times as many, as long as that is better; or
-for so many times fewer, where longer was not better. Better is a log-loss of the rows left out (another ``metric`` than
-accuracy: a score) that is less by more than its standard error, each at the temperature that minimises it:
-overconfidence is no reason to stop. With few gold rows the error is large and nothing moves; on pools of more than
-``MOST_ROWS`` it would take too long. On 14 draws of digits, Fashion-MNIST, MNIST (0 and 40% wrong) and Adult (0 and 30%
-wrong) with 150 to 300 gold rows it moved once, to
-three times as long (92.5 to 93.9%), and cost three to twelve times the training itself.
+that make ``STEPS`` steps, and for ``LONGER`` times fewer, which are taken where they are better. Where they are worse,
+and so the student had not learned all by then, it is also trained for ``LONGER`` times as many, as long as that is
+better; what the last two thirds of a training gained nothing by, three times the training rarely does. Better is a
+log-loss of the rows left out (another ``metric`` than accuracy: a score) that is less by more than its standard error,
+each at the temperature that minimises it: overconfidence is no reason to stop. With few gold rows the error is large
+and nothing moves; on pools of more than ``MOST_ROWS`` it would take too long.
 
 **Penalty.** L-BFGS minimises ``mean loss + weight_decay / 2 · ‖W‖²`` with one row of W per class, scikit-learn ``Σ loss
 + ‖W‖² / 2C``: the same where ``weight_decay = 1 / (C · rows)``. For two classes scikit-learn has one weight vector w;
@@ -147,14 +146,14 @@ def choose_epochs(
                     tried[each] = 1 - row_scores(metric, probs, left_out.y)
         return is_less(tried[epochs], tried[other])
 
-    best = start
-    for _ in range(STEPS_UP):
-        if not beats(best * LONGER, best):
-            break
-        best *= LONGER
-    fewer = max(start // LONGER, FEWEST_EPOCHS)
-    if best == start and fewer < start and beats(fewer, start):
+    best, fewer = start, min(start, max(start // LONGER, FEWEST_EPOCHS))
+    if beats(fewer, start):
         best = fewer
+    elif fewer == start or beats(start, fewer):
+        for _ in range(STEPS_UP):
+            if not beats(best * LONGER, best):
+                break
+            best *= LONGER
     return best, {str(epochs): float(tried[epochs].mean()) for epochs in sorted(tried)}
 
 
