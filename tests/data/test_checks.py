@@ -87,6 +87,10 @@ def test_finite(monkeypatch: pytest.MonkeyPatch) -> None:
             checks.check_finite(x, "x")
 
 
+def test_finite_numbers_whose_sum_is_infinite_are_no_infinity() -> None:
+    checks.check_finite(torch.full((4, 2), 3e38), "x")
+
+
 def test_ids() -> None:
     assert checks.check_ids(None, 3, "pool") is None
     assert checks.check_ids((f"r{i}" for i in range(2)), 2, "pool").tolist() == ["r0", "r1"]  # type: ignore[union-attr]

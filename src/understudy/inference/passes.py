@@ -6,6 +6,7 @@ both = over_rows(net, x, lambda batch, index: ask(batch), outputs=2, batch_size=
 """
 
 import difflib
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -41,12 +42,15 @@ Results = Tensor | tuple[Tensor, ...]
 def eval_mode(model: nn.Module) -> Iterator[None]:
     """Eval mode for a while, then whatever mode each submodule had."""
     modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+    # To set what is set already takes twice as long as a small net's pass over one row.
+    if any(mode for _, mode in modes):
+        model.eval()
     try:
         yield
     finally:
         for module, mode in modes:
-            module.training = mode
+            if module.training != mode:
+                module.training = mode
 
 
 def to_device(x: Any, device: torch.device) -> Any:
@@ -208,12 +212,13 @@ def over_rows(
     rows = read_by(model, rows) if rows.is_text and model is not None else rows
     index = torch.arange(rows.count) if index is None else index
     as_sparse = sparse and rows.is_sparse and model is not None and takes_sparse(model)
+    device = None if model is None else device_of(model)
     results = [torch.empty(0, 0)] * outputs
     with nullcontext() if model is None else eval_mode(model), torch.inference_mode(model is not None):
         for number, places in enumerate(_cut(rows, index, batch_size)):
             part = index[places]
             batch = sparse_batch(take_sparse(rows, part)) if as_sparse else rows.take(part)
-            values = function(batch if model is None else to_device(batch, device_of(model)), part)
+            values = function(batch if device is None else to_device(batch, device), part)
             values = (values,) if isinstance(values, Tensor) else values
             if not number:
                 # Ordinary tensors, which callers may use in autograd.
@@ -230,7 +235,7 @@ def over_rows(
 
 def room_for(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """An uninitialised tensor for results: memory while they are small, else a file that vanishes with the tensor."""
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    size = math.prod(shape) * dtype.itemsize
     if size <= LARGE:
         return torch.empty(shape, dtype=dtype)
     folder = cache_folder()
@@ -282,11 +287,12 @@ def predict(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE, temperatu
 def _refuse_nan(probs: Tensor) -> None:
     """Files and Datasets are not looked through beforehand: what NaN makes of a row is seen here."""
     for start in range(0, len(probs), CHUNK):
-        bad = probs[start : start + CHUNK].isnan().flatten(1).any(1)
-        if bool(bad.any()):
+        some = probs[start : start + CHUNK]
+        if math.isnan(float(some.sum())):
+            row = start + first_bad(some.isnan().flatten(1).any(1))
             raise UnderstudyError(
-                f"the model's answer to row {start + first_bad(bad)} is NaN; remove NaN and infinity from the "
-                "features, or train again with a lower lr"
+                f"the model's answer to row {row} is NaN; remove NaN and infinity from the features, or train again "
+                "with a lower lr"
             )
 
 
