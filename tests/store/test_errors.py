@@ -1,5 +1,8 @@
 """What is quoted of another library's error; lines beside row numbers."""
 
+import re
+from unittest import mock
+
 import pytest
 import torch
 
@@ -27,3 +30,10 @@ def test_the_line_is_said_wherever_a_row_of_a_file_is(monkeypatch: pytest.Monkey
         "a+b.csv: column 'x' is empty": "a+b.csv: column 'x' is empty",
     }.items():
         assert errors.shown(text) == said
+
+
+def test_a_message_costs_no_search_for_each_file_that_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors, "LINES", {f"file{number}.csv": int for number in range(2_000)})
+    with mock.patch.object(errors.re, "search", wraps=re.search) as search:
+        assert errors.shown("file7.csv: column 'x' row 3 is empty") == "file7.csv line 3: column 'x' row 3 is empty"
+    assert search.call_count == 1
