@@ -5,6 +5,7 @@ import random
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -428,7 +429,10 @@ def test_autocast_is_off_by_default() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the compiler's own modules use deprecated parts of torch
-def test_compiling_changes_nothing_that_matters() -> None:
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.torture)])
+def test_compiling_changes_nothing_that_matters(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graphs of the training, run by torch; ``make torture`` also has them made C++, for half a minute."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     if shutil.which("g++") is None and shutil.which("clang++") is None:
         pytest.skip("torch.compile needs a C++ compiler")
     try:
