@@ -75,15 +75,20 @@ class Problem:
         p, d = wrong[nearest].mean(1), distortion[nearest].mean(1)
         return (1 / (1 + p * (d - 1))).clamp(max=1)
 
+    def top(self) -> Tensor:
+        """0/1: the teacher's k best classes of every row."""
+        k = us.Reliability.fit(self.teacher_gold, self.y).k(self.teacher)
+        tops = [set(self.teacher[i].topk(int(k[i])).indices.tolist()) for i in range(POOL)]
+        return torch.tensor([[1.0 if c in top else 0.0 for c in range(CLASSES)] for top in tops], dtype=torch.float64)
+
     def mix(self, f: Tensor) -> Tensor:
-        trust = us.Reliability.fit(self.teacher_gold, self.y)
-        alpha, k = trust.alpha(self.teacher), trust.k(self.teacher)
-        mixed = []
-        for i in range(POOL):
-            top = set(self.teacher[i].topk(int(k[i])).indices.tolist())
-            spread = torch.tensor([1.0 if c in top else 0.0 for c in range(CLASSES)], dtype=torch.float64)
-            mixed.append(alpha[i] * f[i] + (1 - alpha[i]) * spread * (1 - f[i]))
-        return torch.stack(mixed)
+        alpha = us.Reliability.fit(self.teacher_gold, self.y).alpha(self.teacher)
+        top = self.top()
+        return torch.stack([alpha[i] * f[i] + (1 - alpha[i]) * top[i] * (1 - f[i]) for i in range(POOL)])
+
+    def cut(self, q: Tensor) -> Tensor:
+        """Labels without their tails."""
+        return torch.stack([q[i] * row / (q[i] * row).sum() for i, row in enumerate(self.top())])
 
     def vid(self, head: nn.Module, features: Tensor) -> Tensor:
         state = {name: value.double() for name, value in head.state_dict().items()}
@@ -101,17 +106,17 @@ class Problem:
                 assert head is not None
                 return self.debias() * (_cross_entropy(q, f) + 0.2 * self.vid(head, features))
             case "SLaM × fidelity":
-                return self.fidelity(2.0) * _cross_entropy(q, self.mix(f))
+                return self.fidelity(2.0) * _cross_entropy(self.cut(q), self.mix(f))
             case "SLaM × temperature":
                 warm = q.sqrt() / q.sqrt().sum(1, keepdim=True)
-                return _cross_entropy(warm, self.mix((logits / 2).softmax(-1)))
+                return _cross_entropy(self.cut(warm), self.mix((logits / 2).softmax(-1)))
             case "SLaM × Taylor":
-                return _taylor_2(q, self.mix(f))
+                return _taylor_2(self.cut(q), self.mix(f))
             case "SLaM × Poly":
-                return _poly_2(q, self.mix(f))
+                return _poly_2(self.cut(q), self.mix(f))
             case "SLaM × Taylor × fidelity × temperature":
                 warm = q.sqrt() / q.sqrt().sum(1, keepdim=True)
-                return self.fidelity(2.0) * _taylor_2(warm, self.mix((logits / 2).softmax(-1)))
+                return self.fidelity(2.0) * _taylor_2(self.cut(warm), self.mix((logits / 2).softmax(-1)))
         raise AssertionError(case)
 
 
