@@ -23,7 +23,7 @@ from experiments.datasets.form import Data, as_images, as_labels, rows
 from experiments.datasets.imagenet import imagenet
 from experiments.datasets.mnist import fashion_mnist, mnist
 from experiments.datasets.svhn import svhn
-from experiments.datasets.vectors import cifar10_vectors, review_vectors
+from experiments.datasets.vectors import cifar10_vectors, sst2_vectors
 from understudy.errors import UnderstudyError
 
 __all__ = ["LOADERS", "Data", "load", "rows"]
@@ -79,7 +79,7 @@ LOADERS: dict[str, Callable[[], Data]] = {
     "digits_binary": _binary(digits, (2, 7)),
     # EfficientNet-lite0 and MiniLM.
     "cifar10_vectors": cifar10_vectors,
-    "imdb_vectors": review_vectors,
+    "sst2_vectors": sst2_vectors,
 }
 
 

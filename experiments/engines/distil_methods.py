@@ -51,7 +51,6 @@ Factory = Callable[[Dealt, Any, dict[str, Any]], us.Objective]
 
 KINDS: dict[str, Factory] = {
     "vanilla": lambda dealt, option, common: us.vanilla(**common),
-    "reconciled": lambda dealt, option, common: us.reconciled(**common),
     "oracle": lambda dealt, option, common: us.oracle(dealt.truth, **common),
     # One estimate of the weights, from margins (Weighted Distillation, 3.1).
     "weighted_margin": lambda dealt, option, common: us.weighted(confidence="margin", **common),
