@@ -1,8 +1,8 @@
 """Tables 1, 2, 5, 6 and 8 with teacher and student of one family, as the paper's pairs are, and with *gold only*.
 
 Two LeNets on CIFAR-10 at 16 × 16 with flips and shifts, and two MLPs on the vectors of a net trained elsewhere: of
-EfficientNet-lite0 for images, of MiniLM for sentences of reviews. The validation rows train too (4.1). SLaM is the library's, which
-drops the labels' tails; beside it, for soft labels, as printed.
+EfficientNet-lite0 for images, of MiniLM for sentences of reviews. The validation rows train too (4.1). SLaM is the
+library's, which drops the labels' tails; beside it, for soft labels, as printed.
 """
 
 from dataclasses import replace
