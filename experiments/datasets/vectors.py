@@ -1,4 +1,4 @@
-"""Images and sentences as vectors of nets trained elsewhere, standardised; ``experiments.frozen`` says how to get these.
+"""Images and sentences as vectors of nets trained elsewhere, standardised; ``experiments.frozen`` says how to get them.
 
 Of the images only the first of each split: the encoder takes some ms for each.
 """
