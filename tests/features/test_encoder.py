@@ -282,3 +282,20 @@ def test_auto_takes_what_is_installed(
     monkeypatch.setenv("UNDERSTUDY_ENCODER", str(bert))
     chosen = Featuriser.fit(_columns(TEXTS), FeatureOptions(text="text", encoder="auto"), where="t.csv")
     assert isinstance(chosen.parts[0], Encoded) and chosen.parts[0].encoder == str(bert)
+
+
+def test_texts_of_as_many_tokens_meet_in_a_batch(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many characters they have: every second is an unknown word, shorter or longer than six known ones."""
+    shapes, embed = [], Encoder._embed_batch
+
+    def spy(self: Encoder, tokens: dict[str, list[Any]]) -> np.ndarray:
+        shapes.append({len(row) for row in tokens["input_ids"]})
+        return embed(self, tokens)
+
+    monkeypatch.setattr(Encoder, "_embed_batch", spy)
+    texts = [" ".join([TEXTS[0].split()[0]] * 6) if row % 2 else "q" * (10 + 20 * row) for row in range(64)]
+    vectors = Encoder.find(str(bert)).embed(texts)
+    assert len(shapes) == 2 and all(len(lengths) == 1 for lengths in shapes)
+    np.testing.assert_allclose(vectors[::2], np.repeat(vectors[:1], 32, 0), atol=1e-6)
+    np.testing.assert_allclose(vectors[1::2], np.repeat(vectors[1:2], 32, 0), atol=1e-6)
+    assert abs(vectors[0] - vectors[1]).max() > 1e-3
