@@ -145,8 +145,8 @@ class NearestNeighbours:
         given = label_probabilities(fold.pool.teacher.take(found.pool), gold, fold.classes)
         labels = torch.cat([nn.functional.one_hot(gold.y[place], fold.classes).double(), given])
         allowed = torch.cat([place >= 0, trains[found.pool]])
-        asked = torch.cat([fold.is_held_out, torch.ones(len(fold.pool), dtype=torch.bool)])
-        return votes_of_neighbours(found.near[asked], labels, allowed, self.k)
+        queried = torch.cat([fold.is_held_out, torch.ones(len(fold.pool), dtype=torch.bool)])
+        return votes_of_neighbours(found.near[queried], labels, allowed, self.k)
 
 
 @dataclass(frozen=True)
