@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import FeatureTap, device_of, logits_of, penultimate, predict, to_device
+from understudy.labels.forms import Hard, Soft
 from understudy.labels.reliability import Reliability
 from understudy.maths.alignment.aligner import Aligner
 from understudy.maths.alignment.forward_mode import Direction
@@ -25,8 +26,11 @@ from understudy.training.options import TrainingOptions
 from understudy.training.prepare import Prepared, cross_fit_folds, predict_out_of_fold, prepare_slots
 from understudy.training.processes import BatchShare, Processes
 
+#: Entries: 4 MB.
+MOST_ONE_HOT = 1 << 20
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(slots=True, eq=False)
 class Batch:
     """The rows of one batch, gold rows first. Where several processes share it, ``gold_rows`` and ``pool_rows`` are
     this one's, which may have none: ``x`` then still holds one row."""
@@ -95,6 +99,10 @@ class StudentLearner:
         self.seed, self.gold_weight, self.temperature = options.seed, options.gold_weight, objective.temperatures[1]
         self.classes, self.labelled, self.pool_size = classes, labelled, pool_size
         self.gold_targets = None if gold is None else nn.functional.one_hot(gold.y, classes).float()
+        #: The pool's; few hard ones as one-hot rows, which every batch would else make anew by three operators.
+        self.teacher = None if pool is None else pool.teacher
+        if isinstance(self.teacher, Hard) and len(self.teacher) * classes <= MOST_ONE_HOT:
+            self.teacher = Soft(self.teacher.dense(torch.arange(len(self.teacher)), classes), trusted=True)
         #: Which gold rows measure the alignment of a step.
         self.draws = torch.Generator()
         self.augmentation = torch.Generator()
@@ -327,8 +335,8 @@ class StudentLearner:
         return self._gold_losses(self._forward(model, x, counted=counted).logits, rows)
 
     def _step(self, outputs: Outputs, batch: Batch) -> Step:
-        assert self.pool is not None and self.pool.teacher is not None
-        rows, device, labels = batch.pool_rows, outputs.logits.device, self.pool.teacher
+        assert self.teacher is not None
+        rows, device, labels = batch.pool_rows, outputs.logits.device, self.teacher
         columns = {
             name: self.cached(batch, f"column {name}", lambda column=column: column[rows].to(device))  # type: ignore[misc]
             for name, column in self.columns.items()

@@ -240,6 +240,7 @@ class Training:
             return self._minimise(optimizer, epoch, session)
         progress.total = progress.total if progress.batch else torch.zeros(())
         processes, moves, own = self.processes, False, torch.zeros(())
+        parameters = session.parameters()
         for batch in session.batches(epoch):
             set_lr(optimizer, options.lr_at(batch.progress))
             scored = session.score(self.model, batch)
@@ -252,16 +253,18 @@ class Training:
             if not batch.ends_step:
                 continue
             if processes is not None:
-                loss, moves = processes.sum_step(session.parameters(), own, moves)
+                loss, moves = processes.sum_step(parameters, own, moves)
                 progress.total, own = progress.total + loss, torch.zeros_like(own)
             if options.clip is not None:
-                nn.utils.clip_grad_norm_(session.parameters(), options.clip)
+                nn.utils.clip_grad_norm_(parameters, options.clip)
             # All-zero weights leave the student alone; momentum and weight decay would still move it.
             if moves:
                 optimizer.step()
                 if self.ema is not None:
                     self.ema.update(self.student)
-            optimizer.zero_grad()
+            # As zero_grad() does, whose hooks take a small net as long as a layer.
+            for parameter in parameters:
+                parameter.grad = None
             moves = False
             progress.batch = session.batch
             if checkpoints is not None and checkpoints.is_due(progress.batch) and not batch.ends_epoch:
