@@ -1,5 +1,6 @@
 """The command line end to end: files in, run and report and predictions out; one-line errors."""
 
+import re
 import subprocess
 import sys
 import warnings
@@ -61,6 +62,8 @@ def test_train_then_predict(folder: Path) -> None:
     assert run.facts["gold_rows"] == 30 and run.facts["pool_rows"] == 60
     page = (folder / "run" / "report.html").read_text()
     assert "slam lower_bound=0.6" in page and "Reliability of the teacher" in page
+    seconds = r"[\d.]+, [\d.]+ features, [\d.]+ choices and label sources, [\d.]+ training, [\d.]+ evaluation"
+    assert re.search(f"Whole run, seconds.*?{seconds}", page, re.DOTALL)
 
     shown = call("predict", "run", "test.npz", "--out", "predictions.parquet").stdout
     test = read_table("test.npz").columns

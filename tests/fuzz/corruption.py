@@ -39,7 +39,7 @@ Y = torch.randint(3, (90,), generator=GENERATOR)
 X = 2 * torch.eye(3, 4)[Y] + torch.randn(90, 4, generator=GENERATOR)
 STUDENT = partial(us.models.linear, 4, 3)
 IDS = [f"row{number}" for number in range(40)]
-SECONDS = ("seconds", "train_seconds", "prepare_seconds")
+SECONDS = ("seconds", "train_seconds", "prepare_seconds", "fit_seconds", "evaluation_seconds")
 
 
 def command(line: str) -> None:

@@ -131,7 +131,9 @@ def job_facts(job: TrainedJob) -> dict[str, Any]:
         "Penalty": _penalty(run.config.get("chosen_penalty")),
         "Chosen": choice_reason(run),
         "Parameters of the student": f"{sum(each.numel() for each in run.student.parameters()):,}",
-        "Whole run, seconds": f"{job.seconds:,.1f}",
+        "Whole run, seconds": ", ".join(
+            [f"{job.seconds:,.1f}", *(f"{seconds:,.1f} {phase}" for phase, seconds in job.phases.items())]
+        ),
     }
     return {name: value for name, value in facts.items() if value is not None}
 

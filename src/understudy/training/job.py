@@ -125,6 +125,15 @@ class TrainedJob(NamedTuple):
     warnings: list[str]
     #: From the first file read to the last row evaluated; a resumed training's, since it was resumed.
     seconds: float
+    #: Of these, until the features were made.
+    feature_seconds: float
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """The seconds of each part; nothing where a training was resumed, whose parts were run before."""
+        known = {"training": self.run.facts["fit_seconds"], "evaluation": self.run.facts.get("evaluation_seconds", 0.0)}
+        rest = self.seconds - self.feature_seconds - sum(known.values())
+        return {} if rest < 0 else {"features": self.feature_seconds, "choices and label sources": rest, **known}
 
 
 Report = Callable[[TrainedJob], Any]
@@ -176,6 +185,7 @@ def run_training(request: TrainRequest, report: Report, *, progress: bool = True
         if first:
             examples.leaks().warn()
         prepared = _prepare(request, examples, device)
+        feature_seconds = time.perf_counter() - started
         main = next(iter(prepared))
         request = replace(request, student=prepared[main].student, training=prepared[main].training)
 
@@ -202,7 +212,9 @@ def run_training(request: TrainRequest, report: Report, *, progress: bool = True
     taken = run.config["auto"]["features"] if len(prepared) > 1 else main
     if taken in (PLAIN, PIXELS):
         request = replace(request, data=replace(request.data, encoder=TFIDF))
-    job = TrainedJob(request, run, prepared[taken].examples, options, warnings, time.perf_counter() - started)
+    job = TrainedJob(
+        request, run, prepared[taken].examples, options, warnings, time.perf_counter() - started, feature_seconds
+    )
     run.featuriser = job.examples.featuriser
     if first:
         report(job)

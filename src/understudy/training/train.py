@@ -128,16 +128,19 @@ def _train(
     if folder is not None:
         checkpoints = Checkpoints(folder, settings["settings"], every=options.checkpoint_every)
     with CallbackRunner(callbacks, config, folder) if callbacks else nullcontext() as runner:
+        clock = time.perf_counter()
         run = fit_run(
             session, options, test=test, select=select, checkpoints=checkpoints, callbacks=runner, resume=resume,
             progress=progress,
         )  # fmt: skip
+        run.facts["fit_seconds"] = time.perf_counter() - clock
         run.config = config
         run.columns |= columns
         held = [part.ids for part in (gold, test, select) if part is not None and part.ids is not None]
         run.held_ids = list(dict.fromkeys(str(name) for ids in held for name in ids.tolist()))
         run.gold_keys = fitted_keys(gold, pool)
         if evaluate:
+            clock = time.perf_counter()
             untrained = cache(lambda: seeded_student(build, given))
             run.evaluation = on_rank_zero(
                 lambda: evaluate_training(
@@ -146,6 +149,7 @@ def _train(
                     weight_decay=options.penalty, select=select, pilot=pilot,
                 )
             )  # fmt: skip
+            run.facts["evaluation_seconds"] = time.perf_counter() - clock
             if run.temperature != 1:
                 run.facts["temperature"] = run.temperature
         run.facts["train_seconds"] = time.perf_counter() - started
