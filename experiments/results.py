@@ -146,7 +146,7 @@ def stand_in(part: Part) -> str:
 
 NAMES = {
     "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar": "CIFAR-", "svhn": "SVHN", "celeba": "CelebA",
-    "imagenet": "ImageNet", "imdb": "Large Movie Reviews", "sst": "SST-",
+    "imagenet": "ImageNet", "imdb": "Large Movie Reviews",
 }  # fmt: skip
 ENDS = {"binary": "two classes", "animals": "animals or not", "vectors": "vectors", "centred": "", "32": ""}
 

@@ -23,7 +23,7 @@ from experiments.datasets.form import Data, as_images, as_labels, rows
 from experiments.datasets.imagenet import imagenet
 from experiments.datasets.mnist import fashion_mnist, mnist
 from experiments.datasets.svhn import svhn
-from experiments.datasets.vectors import cifar10_vectors, sst2_vectors
+from experiments.datasets.vectors import cifar10_vectors
 from understudy.errors import UnderstudyError
 
 __all__ = ["LOADERS", "Data", "load", "rows"]
@@ -77,9 +77,8 @@ LOADERS: dict[str, Callable[[], Data]] = {
     "fashion_mnist_binary": _binary(fashion_mnist, (2, 7)),
     "cifar10_animals": _binary(cifar10, (2, 3, 4, 5, 6, 7)),
     "digits_binary": _binary(digits, (2, 7)),
-    # EfficientNet-lite0 and MiniLM.
+    # Of EfficientNet-lite0.
     "cifar10_vectors": cifar10_vectors,
-    "sst2_vectors": sst2_vectors,
 }
 
 
