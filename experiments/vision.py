@@ -78,6 +78,6 @@ def on_vectors(
     """A wide MLP teaches a narrow one on the vectors of a frozen net."""
     setting = Distillation(
         data, "mlp:256", "mlp:64", (labelled,), validation, methods, replace(AUGMENTED, augment=()), PRETRAINING,
-        PRETRAINING, unlabelled=unlabelled, drawn=True, curve_rows=0, seeds=8,
+        PRETRAINING, unlabelled=unlabelled, drawn=True, curve_rows=0,
     )  # fmt: skip
     return replace(setting, **more)

@@ -51,7 +51,7 @@ EXPERIMENT = Experiment(
         *parts("CIFAR-10 (at 16 × 16)", IMAGES, table1.EXPERIMENT, table5.EXPERIMENT),
         *parts("CIFAR-100 (CIFAR-10 as vectors)", VECTORS, table2.EXPERIMENT, table6.EXPERIMENT),
     ],
-    minutes=25,
+    minutes=17,
     remarks=[
         "In Tables 2 to 4, 6 and 7 the student is of a weaker kind than its teacher and cannot reach it; SLaM is below "
         "vanilla there. Here students end level with their teachers or above.",
