@@ -51,7 +51,7 @@ MEASURES: dict[str, tuple[str, Callable[[Cell], float]]] = {
         "averaged over the first third of the epochs",
         lambda cell: _mean(cell.curve[: max(1, len(cell.curve) // 3)]),
     ),
-    "drop": ("mean of the best 3 consecutive epochs minus mean of the last 3", _drop),
+    "drop": ("best 3 epochs in a row minus the last 3", _drop),
 }
 WITHOUT_CURVE = ("last", "selected")
 

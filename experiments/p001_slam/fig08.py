@@ -6,7 +6,7 @@ from experiments.experiment import Experiment, Part
 
 GAINING, CHORD, RIGHT = "steps that gain on the truth", "midpoints above the chord", "rows right after descent"
 SLAM = "SLaM's loss"
-LEMMA = "guaranteed by the paper's Lemma E.3 where alpha is known, as it is here"
+LEMMA = "the paper's Lemma E.3"
 
 EXPERIMENT = Experiment(
     name="slam_fig08",

@@ -10,7 +10,7 @@ from experiments.engines.active import Active
 STRATEGIES = ("random", "confidence", "margin", "badge", "s_badge")
 COLUMNS = ["Clean", "Noisy-Blank", "Noisy-Diverse", "Noisy-Class"]
 MOST_EPOCHS = 200
-DUPLICATES = "black images are all alike, and k-means++ never picks a second at distance 0"
+DUPLICATES = "k-means++ never picks a second at distance 0"
 REMARKS = [
     "Noisy-Class: a row of the class gets its random label first and is then repeated with it, as in the paper.",
     "S-Badge's moving average is Equation 1 as printed at full scale. A reduced round has a hundred steps or so, after "

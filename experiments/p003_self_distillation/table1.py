@@ -91,7 +91,7 @@ EXPERIMENT = Experiment(
         "Plain training is added for comparison; the paper's table leaves it out.",
         "The paper's labels come from the student's best class or from a softmax of low temperature; it does not say "
         "which the table used, so both are here. With λ above 1 the student soon hears only itself, and the best class "
-        "as target can lose whole classes: see the recall of the worst one.",
+        "as target can lose whole classes: `air_table1.json` has the recall of the worst one.",
         "The paper's GCE figures are those that Zhang & Sabuncu (2018) print for the truncated loss, which is what is "
         "compared; the plain one stands beside it at full scale.",
         "On CIFAR-10 at this size only half of the noise is memorised, so its claims are void; two layers of 512 "
