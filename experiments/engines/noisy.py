@@ -102,7 +102,7 @@ METHODS: dict[str, Callable[[Flipped], us.Objective]] = {
     ),
     "Co-teaching": lambda data: us.co_teaching(data.noise, gradual_epochs=10),
     # The rate that most users would guess, whatever the noise is.
-    "Co-teaching, rate not told": lambda data: us.co_teaching(GUESSED_RATE, gradual_epochs=10),
+    "Co-teaching, rate guessed": lambda data: us.co_teaching(GUESSED_RATE, gradual_epochs=10),
     "ELR": lambda data: us.elr(),
     "SOP": lambda data: us.sop(),
     "GCE": lambda data: us.gce(),
