@@ -290,11 +290,11 @@ def test_the_choice_in_words() -> None:
         for name, gain in (("vanilla", 0.0), ("slam", 0.051))
     ]
     said = {"choice": "slam", "ruled_out": None, "pilot_rows": 5000, "candidates": rows}
-    where = "cross-validated on 60 gold rows in a pilot on 5,000 pool rows"
+    where = ", cross-validated on 60 gold rows in a pilot on 5,000 pool rows"
     assert choice_reason(run(None)) is None
-    assert choice_reason(run(said)) == f"slam: score +5.1 ± 1.0 points over vanilla (accuracy −5.1) {where}"
+    assert choice_reason(run(said)) == f"slam: score +5.1 ± 1.0 points over vanilla (accuracy −5.1){where}"
     vanilla = said | {"choice": "vanilla"}
-    assert choice_reason(run(vanilla)) == f"vanilla: no other method is significantly better {where}"
+    assert choice_reason(run(vanilla)) == f"vanilla: no other method is significantly better{where}"
     assert "; gold only was ahead, but not more accurate than the teacher" in str(
         choice_reason(run(vanilla | {"ruled_out": "gold only"}))
     )
@@ -302,7 +302,7 @@ def test_the_choice_in_words() -> None:
     rows = [*rows, rows[0] | {"method": "reconciled"}]
     reconciled = said | {"choice": "reconciled", "candidates": rows, "sources": weights}
     assert choice_reason(run(reconciled)) == (
-        f"reconciled: no other method is significantly better {where}; weights: gce 0.50"
+        f"reconciled: no other method is significantly better{where}; weights: gce 0.50"
     )
     assert "over reconciled" in str(choice_reason(run(reconciled | {"choice": "slam"})))
     assert choice_reason(run(said | {"candidates": []})) == "slam, because gold has too few rows to choose a method on"
