@@ -228,7 +228,7 @@ def test_classes_that_y_misses_are_asked_for(world: Any) -> None:
     with pytest.raises(ValueError, match=r"labels are numbers of classes; pass classes="):
         UnderstudyClassifier(student(), pool=us.Pool(world.pool.x, world.pool.teacher.top1())).fit(x, y)
     whole = UnderstudyClassifier("mlp:4", "vanilla", pool=world.pool, classes=WORDS, epochs=1)
-    with pytest.warns(UnderstudyWarning, match="no example of class 1"):
+    with pytest.warns(UnderstudyWarning, match="no example of class bee"):
         whole.fit(x[some], y[some])
     assert whole.predict_proba(x).shape == (40, 4)
     with pytest.raises(ValueError, match=r"is 'bee', which is not one of the classes"):
