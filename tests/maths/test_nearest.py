@@ -71,3 +71,9 @@ def test_every_answer_is_a_distribution_and_no_class_is_impossible() -> None:
     found = votes_of_neighbours(near, labels, torch.arange(30) % 3 > 0, 3)
     torch.testing.assert_close(found.sum(1), torch.ones(8))
     assert (found > 0).all()
+
+
+def test_without_references_nothing_is_known() -> None:
+    near, labels = torch.empty(3, 0, dtype=torch.int32), torch.empty(0, 4)
+    votes = votes_of_neighbours(near, labels, torch.empty(0, dtype=torch.bool), 5)
+    torch.testing.assert_close(votes, torch.full((3, 4), 1 / 4))

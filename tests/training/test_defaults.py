@@ -9,6 +9,7 @@ import understudy as us
 from understudy.errors import UnderstudyError
 from understudy.training import automatic_options
 from understudy.training.automatic_options import GRID, choose_c, default_epochs, fill_defaults, options_for
+from understudy.training.options import TrainingOptions
 
 
 def test_epochs_follow_the_number_of_steps():
@@ -150,3 +151,23 @@ def test_auto_is_for_lbfgs():
     with pytest.raises(UnderstudyError, match="chosen for optimizer='lbfgs'"):
         us.train(us.models.linear(3, 2), None, us.Pool(torch.randn(9, 3), torch.arange(9) % 2), us.vanilla(),
                  optimizer="adam", weight_decay="auto")  # fmt: skip
+
+
+def test_votes_that_gold_weighs_keep_some_of_gold_for_the_penalty():
+    """With many pool rows all of gold is left out, of which the weights of such votes would be made."""
+    x = torch.randn(640, 5, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0).long()
+    options = TrainingOptions(epochs=5, optimizer="lbfgs", weight_decay=0.0)
+    for by in ("gold", "majority"):
+        votes = us.Votes(torch.stack([y, y, 1 - y], 1), 2, by=by)
+        gold = us.Gold(x[:40], y[:40], teacher=votes.take(torch.arange(40)))
+        pool = us.Pool(x[40:], votes.take(torch.arange(40, 640)))
+        chosen = automatic_options.c_on_gold(us.models.linear(5, 2), gold, pool, options)
+        assert chosen["under"] == "vanilla" and min(chosen["losses"].values()) < 0.6
+
+
+def test_classes_without_a_name_are_numbers():
+    x, y = torch.zeros(4, 2), torch.tensor([0, 1, 0, 1])
+    gold = us.Gold(x, y, classes=["a", "b"])
+    with pytest.warns(us.UnderstudyWarning, match=r"no example of class 2 \(1 of 3\)"):
+        us.train(us.models.linear(2, 3), gold, None, us.vanilla(), epochs=1, progress=False)

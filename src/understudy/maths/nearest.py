@@ -66,7 +66,9 @@ def votes_of_neighbours(near: Tensor, labels: Tensor, allowed: Tensor, k: int) -
 
     One pseudo-neighbour that does not know keeps every class possible.
     """
+    if not near.shape[1]:
+        return torch.full((len(near), labels.shape[1]), 1 / labels.shape[1])
     known = allowed[near]
-    used = known & (known.cumsum(1) <= k)
+    used = known & (known.cumsum(1, dtype=torch.int16) <= k)
     total = torch.nn.functional.embedding_bag(near, labels.float(), mode="sum", per_sample_weights=used.float())
     return (total + 1 / labels.shape[1]) / (used.sum(1, keepdim=True) + 1)

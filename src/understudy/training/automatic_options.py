@@ -209,8 +209,10 @@ def c_on_gold(student: Any, gold: Gold, pool: Pool | None, options: TrainingOpti
     """The choice of scikit-learn's C for training on the labels as they are, as a run's config keeps it."""
     with torch.random.fork_rng():
         session = Session.from_options(seeded_student(student, options), gold, pool, Objective(name="vanilla"), options)
-        folds = FOLDS if pool is None or len(pool) < MANY_POOL_ROWS * len(gold) else 1
-        return dict(penalty_on_gold(session, gold, pool, options, folds=folds)[1]["chosen_penalty"])
+        many = pool is not None and len(pool) >= MANY_POOL_ROWS * len(gold)
+        # All of gold is left out, unless the pool's votes are weighted by it.
+        whole = many and pool is not None and pool.teacher is not None and not pool.teacher.needs_gold
+        return dict(penalty_on_gold(session, gold, pool, options, folds=1 if whole else FOLDS)[1]["chosen_penalty"])
 
 
 def mean_square(rows: Rows) -> float:

@@ -107,8 +107,8 @@ def report_gold(gold: Gold | None, pool: Pool | None, classes: int, full_pool: P
             facts["estimate_only_rows"] = only
         missing = sorted(set(range(classes)) - set(gold.y.unique().tolist()))
         if missing:
-            names = gold.class_names or range(classes)
-            shown = ", ".join(str(names[label]) for label in missing[:5]) + ("…" if len(missing) > 5 else "")
+            names = dict(enumerate(gold.class_names or ()))
+            shown = ", ".join(str(names.get(label, label)) for label in missing[:5]) + ("…" if len(missing) > 5 else "")
             what = f"gold holds no example of class {shown} ({len(missing)} of {classes})"
             warn(f"{what}; what is estimated on gold says nothing about it: add a few such rows")
     if pool is not None and full_pool is not None:

@@ -115,7 +115,7 @@ def _train(
         settings = {"settings": resume_settings(given, objective, student, session.classes, rows)}
         if resume and on_rank_zero((folder / CONFIG).exists):
             return _finished(folder, student, settings["settings"], given.ema)
-    # A pilot has chosen the penalty for the same rows, and measured students that were trained with it.
+    # A pilot has chosen the penalty, for vanilla on its pool rows, and measured students that were trained with it.
     penalty = (pilot or {}).get("chosen_penalty")
     session, options, choice, columns = _ready(
         session, build, gold, pool, given, folder=folder, progress=progress, chosen=penalty
