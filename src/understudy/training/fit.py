@@ -43,9 +43,14 @@ def fit_run(
     progress: bool = False,
 ) -> Run:  # fmt: skip
     """Train the session's student in place; its run, in memory. Without ``checkpoints`` none are written."""
-    training = Training(session, options, checkpoints, callbacks, test=test, select=select)
+    training, started = (
+        Training(session, options, checkpoints, callbacks, test=test, select=select),
+        time.perf_counter(),
+    )
     training.run(resume=resume, progress=progress)
-    return training.result()
+    run = training.result()
+    run.facts["fit_seconds"] = time.perf_counter() - started
+    return run
 
 
 def fit_student(

@@ -124,16 +124,13 @@ def _train(
         **config, "objective": objective.name, "classes": session.classes, **options.as_config(), **choice, **chosen,
         **settings,
     }  # fmt: skip
-    checkpoints = None
-    if folder is not None:
-        checkpoints = Checkpoints(folder, settings["settings"], every=options.checkpoint_every)
+    every = options.checkpoint_every
+    checkpoints = None if folder is None else Checkpoints(folder, settings["settings"], every=every)
     with CallbackRunner(callbacks, config, folder) if callbacks else nullcontext() as runner:
-        clock = time.perf_counter()
         run = fit_run(
             session, options, test=test, select=select, checkpoints=checkpoints, callbacks=runner, resume=resume,
             progress=progress,
         )  # fmt: skip
-        run.facts["fit_seconds"] = time.perf_counter() - clock
         run.config = config
         run.columns |= columns
         held = [part.ids for part in (gold, test, select) if part is not None and part.ids is not None]
