@@ -124,8 +124,7 @@ def _train(
         **config, "objective": objective.name, "classes": session.classes, **options.as_config(), **choice, **chosen,
         **settings,
     }  # fmt: skip
-    every = options.checkpoint_every
-    checkpoints = None if folder is None else Checkpoints(folder, settings["settings"], every=every)
+    checkpoints = None if folder is None else Checkpoints(folder, settings["settings"], every=options.checkpoint_every)
     with CallbackRunner(callbacks, config, folder) if callbacks else nullcontext() as runner:
         run = fit_run(
             session, options, test=test, select=select, checkpoints=checkpoints, callbacks=runner, resume=resume,
