@@ -226,7 +226,7 @@ def main() -> None:
         jobs.write(key, (run_cell if runs else draw_cell)(*key))
         if runs:
             print(key, {name: value for name, value in jobs.read(key).items() if name != "curves"}, flush=True)
-    table = (runs_table if runs else promises_table)(jobs, keys)
+    table = (runs_table if runs else promises_table)(jobs, keys).replace(" | ", "|")
     publish(table, given.out) if given.out else print(table)
 
 
