@@ -6,6 +6,7 @@ from typing import Any
 from experiments.claims import MEASURES, WITHOUT_CURVE, Verdict, decide
 from experiments.experiment import PAPERS, Part, Published, reductions
 from experiments.plot import is_drawn
+from experiments.published import setting_of
 from experiments.runner import Finished, machine
 from experiments.sweep import GOLD_ROWS, PLAIN_ROWS, Cell
 from experiments.table import markdown, percent
@@ -177,7 +178,8 @@ def paper_text(published: Published | None) -> list[str]:
 
 def provenance(finished: Finished) -> str:
     return (
-        f"{', '.join(finished.dates)}, commit {', '.join(finished.commits)}, {machine()}, one thread per process, "
+        f"{', '.join(finished.all_of('dates'))}, commit {', '.join(finished.all_of('commits'))}, {machine()}, "
+        "one thread per process, "
         f"{_range(finished.seeds)} seeds, {finished.seconds / 60:.1f} minutes of CPU"
     )
 
@@ -197,12 +199,16 @@ def record(finished: Finished) -> dict[str, Any]:
         "scale": finished.scale,
         "seeds": finished.seeds,
         "seconds": round(finished.seconds, 1),
-        "dates": finished.dates,
-        "commits": finished.commits,
+        "dates": finished.all_of("dates"),
+        "commits": finished.all_of("commits"),
         "machine": machine(),
         "not_reproduced": list(experiment.not_reproduced),
         "parts": [
-            {"title": part.title, **verdict_rows(verdicts), "cells": [vars(cell) for cell in cells]}
-            for part, cells, verdicts in zip(experiment.parts, finished.cells, verdicts_of(finished), strict=True)
+            {"title": part.title, **verdict_rows(verdicts), "setting": setting_of(sweep), **made,
+             "cells": [vars(cell) for cell in cells]}
+            for part, cells, made, sweep, verdicts in zip(
+                experiment.parts, finished.cells, finished.made, experiment.sweeps(finished.scale),
+                verdicts_of(finished), strict=True,
+            )
         ],
-    }
+    }  # fmt: skip

@@ -6,9 +6,10 @@
     python -m experiments.reproduce --scale full slam_table1 # the paper's setting: its data, and a GPU, are needed
 
 All of them get three seeds; then those with open claims get more, until all jobs together, earlier ones included, took
---minutes of CPU time. Finished jobs are kept in runs/reproduce and never run again. Each experiment leaves its numbers
-and its picture in docs/results/reproduce; at the end ``experiments.results`` writes the papers' pages from them. With
---out FOLDER each experiment gets a detailed page of its own there.
+--minutes of CPU time. Finished jobs are kept in runs/reproduce and never run again, nor are published ones, unless
+--anew is given. Each experiment leaves its numbers and its picture in docs/results/reproduce; at the end
+``experiments.results`` writes the papers' pages from them. With --out FOLDER each experiment gets a detailed page of
+its own there.
 """
 
 import argparse
@@ -53,6 +54,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--work", type=Path, default=WORK, help="where finished jobs are kept")
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--anew", action="store_true", help="measure again what is published")
     options = parser.parse_args()
 
     def done(finished: Finished) -> None:
@@ -63,7 +65,8 @@ def main() -> None:
         chosen = [find(name) for name in options.names] or list(all_experiments().values())
         failed = run(
             chosen, scale=options.scale, seeds=options.seeds, minutes=options.minutes, workers=options.workers,
-            work=options.work, say=lambda line: print(line, flush=True), on_finished=done,
+            work=options.work, published=None if options.anew else OUT, say=lambda line: print(line, flush=True),
+            on_finished=done,
         )  # fmt: skip
     except UnderstudyError as error:
         sys.exit(f"error: {error}")

@@ -40,7 +40,7 @@ def decided(experiment: Experiment, record: dict[str, Any]) -> dict[str, Any]:
 
     def part_again(part: Part, kept: dict[str, Any]) -> dict[str, Any]:
         verdicts = decide(part.judged(), [Cell(**cell) for cell in kept["cells"]])
-        return {"title": part.title, **verdict_rows(verdicts), "cells": kept["cells"]}
+        return kept | {"title": part.title, **verdict_rows(verdicts)}
 
     parts = zip(experiment.parts, record["parts"], strict=True)
     return record | {"shows": experiment.shows, "what": experiment.what, "parts": [part_again(*both) for both in parts]}

@@ -1,7 +1,8 @@
 """Runs experiments: every (column, seed) of every setting is a job, run by an executor like the cells of a comparison.
 
 A finished job is a JSON file in the work folder, named after its setting, so a stopped run goes on where it was, and
-two figures of one sweep (a table and its trajectories) pay for it once. ``experiments.schedule`` says which come next.
+two figures of one sweep (a table and its trajectories) pay for it once; ``experiments.published`` puts back those that
+are published. ``experiments.schedule`` says which come next.
 """
 
 import platform
@@ -13,16 +14,18 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from experiments.experiment import Experiment
 from experiments.kept import kept_in
+from experiments.published import beside, put_back, setting_of
 from experiments.schedule import Job, Schedule, Setting, cells_of, settings_of
 from experiments.sweep import Cell, key
 from understudy.errors import UnderstudyError
 from understudy.parallel.executors import Executor, WorkerProcesses
-from understudy.store.files import write_json
+from understudy.store.files import read_json, write_json
 
 WORK = Path("runs/reproduce")
 SCALES = ("reduced", "full")
@@ -35,12 +38,20 @@ class Finished:
     experiment: Experiment
     scale: str
     cells: list[list[Cell]]
-    seconds: float
-    """Of CPU time, all jobs together."""
-    dates: list[str]
-    commits: list[str]
+    made: list[dict[str, Any]]
+    """Part by part: seconds of CPU time, dates and commits of its jobs."""
     seeds: list[int]
     """Part by part."""
+
+    @property
+    def seconds(self) -> float:
+        """Of a setting that two parts share, once."""
+        settings = map(key, self.experiment.sweeps(self.scale))
+        return sum(dict(zip(settings, (one["seconds"] for one in self.made), strict=True)).values())
+
+    def all_of(self, name: str) -> list[str]:
+        """Its dates or its commits."""
+        return sorted({value for one in self.made for value in one[name]})
 
 
 def run(
@@ -52,6 +63,7 @@ def run(
     workers: int = 1,
     executor: Executor | None = None,
     work: Path = WORK,
+    published: Path | None = None,
     say: Callable[[str], None] = print,
     on_finished: Callable[[Finished], None] = lambda finished: None,
 ) -> dict[str, str]:
@@ -60,11 +72,14 @@ def run(
     Everything gets the seeds its setting starts with. Then claims that are still open get more, as long as all jobs
     together, those of earlier runs too, took less than ``minutes`` of CPU time; not where ``seeds`` fixes their number.
     ``executor``: who runs the jobs (None: ``workers`` processes of one thread each); their cells are written here.
+    ``published``: a folder of records whose jobs need not run again.
     Returns experiment -> why it failed; one failure does not stop the others.
     """
     if scale not in SCALES:
         raise UnderstudyError(f"scale={scale!r} is unknown; use one of {', '.join(SCALES)}")
     settings = settings_of(experiments, scale, work)
+    if published:
+        put_back(settings.values(), published)
     schedule = Schedule(settings, seeds=seeds, minutes=minutes)
     shown: dict[str, list[int]] = {}
 
@@ -80,7 +95,7 @@ def run(
     hand_over(experiments)
     if waiting := schedule.waiting():
         say(f"{len(waiting)} jobs to start with, in {workers} process{'es' if workers > 1 else ''} of one thread")
-    made = {"date": time.strftime("%Y-%m-%d"), "commit": commit()}
+    made = {"dates": [time.strftime("%Y-%m-%d")], "commits": [commit()]}
     for job, (cells, seconds, problem) in _returning(schedule, executor or WorkerProcesses(workers)):
         if not problem:
             _keep(job, cells, seconds, made)
@@ -113,10 +128,22 @@ def _returning(schedule: Schedule, executor: Executor) -> Iterator[tuple[Job, tu
             return
 
 
-def _keep(job: Job, cells: Sequence[Cell], seconds: float, made: dict[str, str]) -> None:
-    setting = {type(job.sweep).__name__: asdict(job.sweep)}  # type: ignore[call-overload]
-    stored = [asdict(cell) for cell in cells]
-    write_json(job.path, {"setting": setting, "cells": stored, "seconds": round(seconds, 1), **made})
+def _keep(job: Job, cells: Sequence[Cell], seconds: float, made: dict[str, list[str]]) -> None:
+    known = _known(job)
+    methods = [getattr(method, "label", method) for method in getattr(job.sweep, "methods", ())]
+    stored = known.pop("cells", [])
+    there = {cell["row"] for cell in stored}
+    stored += [asdict(cell) for cell in cells if cell.row not in there]
+    rank = {name: place for place, name in enumerate(methods)}
+    stored.sort(key=lambda cell: rank.get(cell["row"].split(": ")[0], -1))
+    both = {name: sorted({*values, *known.get(name, ())}) for name, values in made.items()}
+    content = {"cells": stored, "seconds": round(seconds + known.get("seconds", 0.0), 1), **both}
+    write_json(job.path, {"setting": setting_of(job.sweep), **content})
+    beside(job).unlink(missing_ok=True)
+
+
+def _known(job: Job) -> dict[str, Any]:
+    return dict(read_json(beside(job))) if beside(job).exists() else {}
 
 
 def _left(schedule: Schedule, workers: int) -> str:
@@ -129,7 +156,8 @@ def _measure(job: Job) -> tuple[list[Cell], float, str]:
     before = resource.getrusage(resource.RUSAGE_SELF)
     try:
         with kept_in(job.path.parents[1] / "nets"):
-            cells = job.sweep.measure(job.column, job.seed)
+            rows = {cell["row"] for cell in _known(job).get("cells", ())}
+            cells = job.sweep.measure(job.column, job.seed, **({"known": rows} if rows else {}))
     except UnderstudyError as error:
         return [], 0.0, str(error)
     except Exception as error:  # a bug in one experiment must not lose the hours of the others
@@ -141,17 +169,12 @@ def _measure(job: Job) -> tuple[list[Cell], float, str]:
 def load(experiment: Experiment, scale: str, settings: Sequence[Setting], seeds: Sequence[int]) -> Finished:
     """``settings``, ``seeds``: part by part."""
     parts = [setting.stored(count) for setting, count in zip(settings, seeds, strict=True)]
-    once = {setting.folder: stored for setting, stored in zip(settings, parts, strict=True)}
-    jobs = [job for stored in once.values() for job in stored]
-    return Finished(
-        experiment,
-        scale,
-        [cells_of(stored) for stored in parts],
-        seconds=sum(job["seconds"] for job in jobs),
-        dates=sorted({job["date"] for job in jobs}),
-        commits=sorted({job["commit"] for job in jobs}),
-        seeds=list(seeds),
-    )
+    return Finished(experiment, scale, [cells_of(stored) for stored in parts], [*map(_made, parts)], list(seeds))
+
+
+def _made(jobs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    of_all = {name: sorted({value for job in jobs for value in job[name]}) for name in ("dates", "commits")}
+    return {"seconds": round(sum(job["seconds"] for job in jobs), 1), **of_all}
 
 
 @cache

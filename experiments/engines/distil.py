@@ -9,6 +9,7 @@ option is chosen on ``select`` further rows; the papers take the best test accur
 never done here.
 """
 
+from collections.abc import Container
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -86,15 +87,18 @@ class Distillation:
             return tokens(self.tokenizer, self.length, self.rows, self.test_rows)
         return load(self.data, side=self.side)
 
-    def measure(self, column: str, seed: int) -> list[Cell]:
+    def measure(self, column: str, seed: int, known: Container[str] = ()) -> list[Cell]:
+        """``known``: rows that need not be measured."""
         place = self.columns.index(column)
         dealt = deal(self, self.labelled[0 if self.temperatures else place], seed)
         common = {"hard": self.hard, "temperature": self.temperatures[place] if self.temperatures else 1.0}
-        cells = [
-            Cell("Teacher", column, seed, _accuracy(dealt.teacher, dealt.test)),
-            Cell("Gold only", column, seed, _accuracy(self.on_gold_alone(dealt, seed), dealt.test)),
-        ]
+        cells = []
+        if "Gold only" not in known:
+            cells.append(Cell("Teacher", column, seed, _accuracy(dealt.teacher, dealt.test)))
+            cells.append(Cell("Gold only", column, seed, _accuracy(self.on_gold_alone(dealt, seed), dealt.test)))
         for method in self.methods:
+            if method.label in known:
+                continue
             given = common | dict(method.fixed)
             runs = [self.train(KINDS[method.kind](dealt, option, given), dealt, seed) for option in method.options]
             best = runs[0] if len(runs) == 1 else max(runs, key=lambda run: _accuracy(run.student, dealt.select))

@@ -1,6 +1,7 @@
 """Running, stopping and going on; the page and the numbers; the command."""
 
 import json
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,51 @@ def test_jobs_run_in_processes_and_are_filed_here(tmp_path: Path) -> None:
     apart = WorkerProcesses(2)
     assert runner.run([made()], executor=apart, work=tmp_path, say=str, on_finished=finished.append) == {}
     assert len(finished[0].cells[0]) == 12 and finished[0].seeds == [3]
+
+
+@dataclass(frozen=True)
+class Growing(Made):
+    """Its methods are measured one by one."""
+
+    methods: tuple[str, ...] = ("Vanilla", "SLaM")
+
+    def measure(self, column: str, seed: int, known: Container[str] = ()) -> list[Cell]:
+        cells = [Cell(name, column, seed, len(name) + seed / 10) for name in self.methods if name not in known]
+        return [*([] if "Teacher" in known else [Cell("Teacher", column, seed, 0.5)]), *cells]
+
+
+def growing(*methods: str, **options: Any) -> Experiment:
+    sweep = Growing(methods=methods, **options)
+    claims = [Claim("the first is above its teacher", [methods[0]], ["Teacher"])]
+    return replace(made(), parts=[Part("Made up", Growing(data="cifar10"), sweep, claims)])
+
+
+def test_published_jobs_are_put_back_and_only_what_is_missing_runs(inline: list[Any], tmp_path: Path) -> None:
+    folder, found = tmp_path / "out", []
+    options: dict[str, Any] = {"say": str, "on_finished": found.append, "published": folder}
+    runner.run([growing("Vanilla", "SLaM")], work=tmp_path / "a", **options)
+    write(found[-1], folder)
+    runner.run([growing("Vanilla", "SLaM")], work=tmp_path / "b", **options)
+    assert (
+        len(inline) == 6
+        and found[1].cells == found[0].cells
+        and found[1].made[0]["commits"] == found[0].made[0]["commits"]
+    )
+    assert found[1].seconds == pytest.approx(found[0].seconds, abs=0.5), "split evenly"
+
+    content = json.loads((folder / "made_table1.json").read_text())
+    content["parts"][0] |= {"commits": ["earlier"], "seconds": 6.0}
+    for cell in content["parts"][0]["cells"]:
+        cell["value"] = 9.0
+    (folder / "made_table1.json").write_text(json.dumps(content))
+    runner.run([growing("VID", "Vanilla")], work=tmp_path / "c", **options)
+    assert len(inline) == 12 and {"earlier", runner.commit()} == set(found[2].all_of("commits"))
+    assert found[2].seconds == pytest.approx(6.0, abs=0.1), "what is put back keeps its cost"
+    first = [(cell.row, cell.value) for cell in found[2].cells[0] if (cell.column, cell.seed) == ("100", 0)]
+    assert first == [("Teacher", 9.0), ("VID", 3.0), ("Vanilla", 9.0)], "in the setting's order; SLaM is gone"
+    assert not list((tmp_path / "c").rglob("*.known.json"))
+    runner.run([growing("Vanilla", "SLaM", data="other")], work=tmp_path / "d", **options)
+    assert len(inline) == 18, "another setting is measured anew"
 
 
 def test_a_failure_is_reported_and_the_others_continue(inline: list[Any], tmp_path: Path) -> None:
@@ -314,14 +360,15 @@ def test_the_page_reports_gold_alone_and_weight_statistics(tmp_path: Path) -> No
         for row, (value, facts) in rows.items()
         for seed in range(3)
     ]
-    text = page(
-        runner.Finished(made(columns=("100",)), "reduced", [cells_with_curves(cells)], 1.0, ["today"], ["c"], [3])
-    )
+    text = page(runner.Finished(made(columns=("100",)), "reduced", [cells_with_curves(cells)], [MADE], [3]))
     assert "Gold only is above Vanilla at 100 (by 10.0)" in text
     assert "| Vanilla | 60.00 ± 0.00† |" in text and "| Teacher | 50.00 ± 0.00 |" in text
     assert ours(cells, errors=True).count("†") == 1 and "| SLaM | 80.00 ± 0.00† |" in ours(cells, errors=True)
     assert "| SLaM | 81.00 ± 0.00 |" in text.split("at the epoch chosen on gold")[1]
     assert "|  | mean α (slam) |" in text and "| SLaM | 0.750 |" in text
+
+
+MADE = {"seconds": 1.0, "dates": ["today"], "commits": ["c"]}
 
 
 def cells_with_curves(cells: list[Cell]) -> list[Cell]:
