@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from experiments.data import images
+from experiments.noise import uniform_flip
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
@@ -70,7 +71,7 @@ def figures() -> list[Figure]:
     x, y, _, _ = images("fashion_mnist")
     rows = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:ROWS]
     x, y = x[rows], y[rows]
-    noisy, wrong = us.noise.uniform_flip(y, NOISE, CLASSES, seed=0)
+    noisy, wrong = uniform_flip(y, NOISE, CLASSES, seed=0)
     run = fit(x, noisy, us.self_distillation())
     ours = float(roc_auc_score(wrong, run.columns["refined.wrong"]))
     found = []

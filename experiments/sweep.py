@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+import experiments.nets  # noqa: F401  the names of the papers' nets
 import understudy as us
 from understudy.errors import UnderstudyError
 from understudy.store.files import digest

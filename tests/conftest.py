@@ -15,10 +15,10 @@ import torch
 from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(1)
-# What several test files share is a module beside them: ``from three_blobs import …``.
-TESTS = str(Path(__file__).parent)
-if TESTS not in sys.path:
-    sys.path.insert(0, TESTS)
+# What several test files share is a module beside them: ``from three_blobs import …``. The experiments are a package of
+# the checkout, beside the tests.
+TESTS = Path(__file__).parent
+sys.path[:0] = [str(folder) for folder in (TESTS, TESTS.parent) if str(folder) not in sys.path]
 # Neither a deadline nor a word about slowness: a busy machine is no fault of the code.
 settings.register_profile(
     "understudy", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]

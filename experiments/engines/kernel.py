@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 import understudy as us
 from experiments.datasets import LOADERS, Data, load
+from experiments.noise import uniform_flip
 from experiments.sweep import Cell, Training, known, net
 from experiments.theory.neural_tangent_kernel import empirical_kernel, information_ratio
 
@@ -123,7 +124,7 @@ class InformationRatio:
             kernel = directions @ directions.T
         for how, end in ((centred, ""), (torch.clone, f", {NOT_CENTRED}")):
             for level in self.noise:
-                flipped, _ = us.noise.uniform_flip(y, level, 2, seed=seed)
+                flipped, _ = uniform_flip(y, level, 2, seed=seed)
                 ratio = information_ratio(kernel, how(signs(flipped)), self.eigenvectors)
                 values[f"{level:.0%} flipped{end}"] = float(ratio)
         return [Cell(row, column, seed, value) for row, value in values.items()]
@@ -155,7 +156,7 @@ class InformationGain:
         data = load(self.data, side=self.side)
         build = scalar(self.student, data)
         kept = some(len(data.y), self.rows, seed)
-        noisy, _ = us.noise.uniform_flip(data.y[kept], self.noise, 2, seed=seed)
+        noisy, _ = uniform_flip(data.y[kept], self.noise, 2, seed=seed)
         # A constant learning rate, and batches that depend on the seed and the epoch: fewer epochs begin the same way.
         options = self.training.options(len(kept)) | {"epochs": self.looks[self.columns.index(column)]}
         objective = us.self_distillation(self.strength, loss=squared_error)

@@ -15,6 +15,7 @@ from torch import Tensor
 import understudy as us
 from experiments.datasets import load, rows
 from experiments.engines.noisy import NoisyLabels
+from experiments.noise import background_flip
 from experiments.sweep import Cell, Training, net
 
 MIXED, ONE_CLASS = "mixed batch", "one class"
@@ -70,7 +71,7 @@ class ExampleWeights:
         order = torch.randperm(len(data.y_test), generator=torch.Generator().manual_seed(seed))[: self.watched]
         truth = data.y_test[order]
         background = self.backgrounds[seed % len(self.backgrounds)]
-        given, _ = us.noise.background_flip(truth, self.noise, background, data.classes, seed=seed)
+        given, _ = background_flip(truth, self.noise, background, data.classes, seed=seed)
         return rows(data.x_test, order), given, truth
 
     def _batches(self, truth: Tensor, background: int) -> dict[str, list[Tensor]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from experiments.noise import uniform_flip
 from sklearn.metrics import roc_auc_score
 
 import understudy as us
@@ -19,7 +20,7 @@ def digits(noise: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     from sklearn.datasets import load_digits
 
     x, y = load_digits(return_X_y=True)
-    label, wrong = us.noise.uniform_flip(y, noise, 10, seed=3)
+    label, wrong = uniform_flip(y, noise, 10, seed=3)
     return x.astype(np.float32), label.numpy(), wrong.numpy()
 
 

@@ -1,13 +1,8 @@
-"""The experiments are a package of the checkout, beside the tests; data folders in these tests are the test's own."""
+"""Data folders in these tests are the test's own."""
 
-import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def nets() -> dict[str, tuple[nn.Module, Tensor]]:
     return {
         "mlp": (us.models.mlp(inputs=5, classes=3, hidden=(8,), dropout=0.2), torch.randn(6, 5)),
         "lenet": (us.models.lenet(), torch.randn(6, 28, 28)),
-        "resnet20": (warmed(us.models.resnet20(inputs=(3, 32, 32), classes=4), images), images),
+        "resnet": (warmed(us.models.cifar_resnet(inputs=(3, 32, 32), classes=4), images), images),
         "own": (warmed(Own(), torch.randn(6, 5)), torch.randn(6, 5)),
     }
 
@@ -107,10 +107,10 @@ def read(path: Path, student: nn.Module, x: Tensor) -> Tensor:
     [
         pytest.param(
             format, net,
-            marks=pytest.mark.torture if net == "resnet20" and format in ("pt2", "onnx") else [],
+            marks=pytest.mark.torture if net == "resnet" and format in ("pt2", "onnx") else [],
         )
         for format in ("safetensors", "torchscript", "pt2", "onnx")
-        for net in ("mlp", "lenet", "resnet20", "own")
+        for net in ("mlp", "lenet", "resnet", "own")
     ],
 )  # fmt: skip
 def test_the_file_predicts_what_the_student_predicts(format: str, net: str, tmp_path: Path) -> None:

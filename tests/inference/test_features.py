@@ -50,7 +50,7 @@ def hooks(module: nn.Module) -> int:
     return sum(len(layer._forward_hooks) + len(layer._forward_pre_hooks) for layer in module.modules())
 
 
-@pytest.mark.parametrize("name", ["mlp", "lenet", "resnet20", "mobilenet", "cnn5", "shake_shake"])
+@pytest.mark.parametrize("name", ["mlp", "lenet", "cifar_resnet", "mobilenet", "cnn5"])
 def test_head_of_the_features_gives_the_logits(name: str) -> None:
     shape = (1, 16, 16) if name == "lenet" else (3, 16, 16)
     net = models.MODELS[name](inputs=shape, classes=4).eval()
@@ -92,7 +92,7 @@ def test_named_layer_gives_its_output_even_when_overwritten_later() -> None:
 
 
 def test_convolution_maps_are_flattened() -> None:
-    net = models.resnet20((3, 8, 8), 2).eval()
+    net = models.cifar_resnet((3, 8, 8), 2).eval()
     x = torch.randn(2, 3, 8, 8)
     _, features = FeatureTap(net, "body")(x)
     assert features.shape == (2, 64 * 2 * 2)

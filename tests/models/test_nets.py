@@ -25,7 +25,7 @@ def count(net: nn.Module) -> int:
     return sum(parameter.numel() for parameter in net.parameters())
 
 
-@pytest.mark.parametrize("name", sorted(models.MODELS))
+@pytest.mark.parametrize("name", sorted(models.MODELS.keys() & set(models.__all__)))
 def test_contract(name: str) -> None:
     net, x = make(name)
     logits = net.train()(x)
@@ -48,22 +48,16 @@ def test_contract(name: str) -> None:
 PUBLISHED: list[tuple[str, Callable[[], nn.Module], int]] = [
     ("LeNet-5 on MNIST", lambda: models.lenet(), 61_706),
     ("MLP 784-512-10", lambda: models.mlp(784, 10, hidden=(512,)), 784 * 512 + 512 + 512 * 10 + 10),
-    ("ResNet-20, 0.27M", lambda: models.resnet20(), 269_722),
-    ("ResNet-32, 0.46M", lambda: models.resnet32(), 464_154),
-    ("ResNet-56, 0.85M", lambda: models.resnet56(), 853_018),
-    ("ResNet-110, 1.7M", lambda: models.resnet110(), 1_727_962),
+    ("ResNet-20, 0.27M", lambda: models.cifar_resnet(depth=20), 269_722),
+    ("ResNet-32, 0.46M", lambda: models.cifar_resnet(depth=32), 464_154),
+    ("ResNet-56, 0.85M", lambda: models.cifar_resnet(depth=56), 853_018),
+    ("ResNet-110, 1.7M", lambda: models.cifar_resnet(depth=110), 1_727_962),
     ("ResNet-18", lambda: models.resnet18(), 11_689_512),
     ("ResNet-50", lambda: models.resnet50(), 25_557_032),
     ("MobileNet, 4.2M", lambda: models.mobilenet((3, 224, 224), 1000), 4_231_976),
     ("MobileNet 0.75, 2.6M", lambda: models.mobilenet((3, 224, 224), 1000, width=0.75), 2_585_560),
     ("MobileNet 0.5, 1.3M", lambda: models.mobilenet((3, 224, 224), 1000, width=0.5), 1_331_592),
     ("MobileNet 0.25, 0.5M", lambda: models.mobilenet((3, 224, 224), 1000, width=0.25), 470_072),
-    ("WRN-28-10, 36.5M", lambda: models.wide_resnet(), 36_479_194),
-    ("WRN-16-8, 11.0M", lambda: models.wide_resnet(depth=16, width=8), 10_961_370),
-    ("WRN-40-4, 8.9M", lambda: models.wide_resnet(depth=40, width=4), 8_949_210),
-    ("shake-shake 26 2×32d, 2.9M", lambda: models.shake_shake(), 2_923_162),
-    ("shake-shake 26 2×64d, 11.7M", lambda: models.shake_shake(width=64), 11_653_978),
-    ("shake-shake 26 2×96d, 26.2M", lambda: models.shake_shake(width=96), 26_192_922),
 ]
 
 
@@ -80,19 +74,8 @@ def test_cnn5_has_the_sizes_of_its_table() -> None:
     assert count(models.cnn5()) == convolutions + norms + dense
 
 
-@pytest.mark.parametrize(("depth", "keras_total"), [(20, 574_090), (56, 1_673_738)])
-def test_version_2_matches_the_keras_example(depth: int, keras_total: int) -> None:
-    """Its summary also counts a bias per convolution channel and batch normalisation's running statistics."""
-    with torch.device("meta"):
-        net = models.cifar_resnet_v2(depth=depth)
-    biases = sum(layer.out_channels for layer in net.modules() if isinstance(layer, nn.Conv2d))
-    running = sum(2 * layer.num_features for layer in net.modules() if isinstance(layer, nn.BatchNorm2d))
-    assert count(net) + biases + running == keras_total
-
-
 @pytest.mark.parametrize(
-    ("factory", "layers"),
-    [(models.resnet20, 20), (models.resnet11, 11), (models.resnet18, 18), (models.resnet50, 50), (models.cnn5, 5)],
+    ("factory", "layers"), [(models.cifar_resnet, 20), (models.resnet18, 18), (models.resnet50, 50), (models.cnn5, 5)]
 )
 def test_depth_is_the_number_of_weighted_layers(factory: Callable[[], nn.Module], layers: int) -> None:
     with torch.device("meta"):
@@ -112,10 +95,7 @@ def test_depth_is_the_number_of_weighted_layers(factory: Callable[[], nn.Module]
         (lambda s: models.resnet50((3, s, s), stem="small"), 64, 8),
         (lambda s: models.mobilenet((3, s, s)), 32, 2),
         (lambda s: models.mobilenet((3, s, s)), 224, 7),
-        (lambda s: models.resnet20((3, s, s)), 32, 8),
-        (lambda s: models.resnet11((3, s, s)), 32, 8),
-        (lambda s: models.wide_resnet((3, s, s)), 32, 8),
-        (lambda s: models.shake_shake((3, s, s)), 32, 8),
+        (lambda s: models.cifar_resnet((3, s, s)), 32, 8),
     ],
 )
 def test_cells_left_before_the_mean(net: Callable[[int], nn.Module], side: int, cells: int) -> None:
@@ -136,7 +116,7 @@ def test_multipliers_of_mobilenet() -> None:
     assert (first_depthwise.in_channels, first_depthwise.out_channels, first_depthwise.groups) == (32, 64, 32)
 
 
-@pytest.mark.parametrize("factory", [models.mobilenet, models.resnet32, models.cnn5])
+@pytest.mark.parametrize("factory", [models.mobilenet, models.cifar_resnet, models.cnn5])
 def test_weights_have_the_variance_of_he(factory: Callable[[], nn.Module]) -> None:
     torch.manual_seed(0)
     weighted = [layer for layer in factory().modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
@@ -159,7 +139,7 @@ def test_plain_block_by_hand() -> None:
 
 
 def test_dropout_acts_only_in_training() -> None:
-    for net in (models.wide_resnet(depth=10, width=1, dropout=0.5), models.cnn5(), models.mlp(48, 3, dropout=0.5)):
+    for net in (models.cnn5(), models.mlp(48, 3, dropout=0.5)):
         x = torch.randn(3, 48) if isinstance(net[0], nn.Flatten) else torch.randn(3, 3, 32, 32)  # type: ignore[index]
         net.train()
         assert not torch.equal(net(x), net(x))
@@ -167,41 +147,7 @@ def test_dropout_acts_only_in_training() -> None:
         assert torch.equal(net(x), net(x))
 
 
-def test_wide_block_by_hand() -> None:
-    """With the residual branch silent: the input itself, or the projection of the activated input."""
-    first, second = models.wide_resnet(depth=16, width=2)[1][:2].eval()  # type: ignore[index]
-    for block in (first, second):
-        nn.init.zeros_(block.residual[-1].weight)
-    x = torch.randn(2, 16, 6, 6)
-    out = first(x)
-    # a fresh batch normalisation in eval mode only divides by sqrt(1 + 1e-5)
-    torch.testing.assert_close(out, first.projection(x.relu()), rtol=1e-4, atol=1e-5)
-    assert torch.equal(second(out), out)
-
-
-def test_version_2_blocks_by_hand() -> None:
-    """With the residual branch silent: a projection of the raw input at the start of a stage, then the identity."""
-    first, second, third = models.cifar_resnet_v2(depth=20)[1][:3].eval()  # type: ignore[index]
-    for block in (first, second, third):
-        nn.init.zeros_(block.residual[-1].weight)
-    x = torch.randn(2, 16, 6, 6)
-    out = first(x)
-    assert torch.equal(out, first.shortcut(x)) and out.shape == (2, 64, 6, 6)
-    assert torch.equal(second(out), out)
-    assert isinstance(first.residual[0], nn.Conv2d), "the stem has just normalised"
-    assert isinstance(second.residual[0], nn.BatchNorm2d)
-    assert torch.equal(third(out), third.shortcut(out)) and third(out).shape == (2, 128, 3, 3)
-
-
-TRAINABLE = [
-    "lenet",
-    "cnn5",
-    "resnet20",
-    "resnet11",
-    "mobilenet:width=0.25",
-    "shake_shake:depth=8,width=8",
-    "wide_resnet:depth=10,width=1",
-]
+TRAINABLE = ["lenet", "cnn5", "cifar_resnet", "mobilenet:width=0.25"]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The nets the papers use, as plain `nn.Module`s that end in an `nn.Linear`.
+"""Nets for students, as plain `nn.Module`s that end in an `nn.Linear`.
 
     from understudy import models
     student = models.mobilenet(inputs=(3, 32, 32), classes=10, width=1)
@@ -8,25 +8,11 @@
 Any other `nn.Module` serves as a student just as well.
 """
 
-from understudy.models.image_nets import (
-    cifar_resnet,
-    cifar_resnet_v2,
-    mobilenet,
-    resnet11,
-    resnet18,
-    resnet20,
-    resnet32,
-    resnet50,
-    resnet56,
-    resnet110,
-    shake_shake,
-    wide_resnet,
-)
+from understudy.models.image_nets import cifar_resnet, mobilenet, resnet18, resnet50
 from understudy.models.registry import MODELS, build, from_text, model, spec_of
 from understudy.models.small_nets import cnn5, lenet, linear, mlp
 
 __all__ = [
-    "MODELS", "build", "cifar_resnet", "cifar_resnet_v2", "cnn5", "from_text", "lenet", "linear", "mlp", "mobilenet",
-    "model", "resnet11", "resnet18", "resnet20", "resnet32", "resnet50", "resnet56", "resnet110", "shake_shake",
-    "spec_of", "wide_resnet",
+    "MODELS", "build", "cifar_resnet", "cnn5", "from_text", "lenet", "linear", "mlp", "mobilenet", "model", "resnet18",
+    "resnet50", "spec_of",
 ]  # fmt: skip
