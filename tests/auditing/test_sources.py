@@ -67,6 +67,13 @@ def test_accuracy_is_counted_where_it_votes() -> None:
     assert by_name["0"].coverage == pytest.approx(4 / 6)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_next_to_no_gold(rows: int) -> None:
+    votes = us.Votes(np.zeros((rows, 2), dtype=int), 2)
+    found = us.audit(us.Gold(np.zeros((rows, 1)), np.arange(rows) % 2, teacher=votes), rows_wrong=0)
+    assert found.sources is not None and found.sources.each[0].accuracy.known
+
+
 def test_other_labels_have_no_sources() -> None:
     gold = us.Gold(np.zeros((40, 1)), np.arange(40) % 2, teacher=np.arange(40) % 2)
     assert us.audit(gold).sources is None

@@ -151,6 +151,12 @@ def test_the_intervals_of_estimate() -> None:
     check(simulated(_estimated, 4), share=0.93)
 
 
+def test_the_gains_of_sources() -> None:
+    """Of votes at random: without the folds' differences 84% would hold the truth."""
+    found = [coverage_parts.votes("noise", 200, seed)["source: gain"] for seed in range(25)]
+    assert 0.92 <= cell(found).coverage <= 0.995
+
+
 def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two sets at once, and one before the other: the same sums."""
     monkeypatch.setattr(coverage, "GOLD_ROWS", (24,))

@@ -15,6 +15,7 @@ from understudy.maths.proportions import (
     cross_validated,
     disagreement,
     exact,
+    fold_effects,
     holm,
     stratified,
     two_sided,
@@ -62,6 +63,15 @@ def test_a_cross_validated_share_by_hand() -> None:
 def test_disagreement_is_of_pairs() -> None:
     assert disagreement([[0, 1, 1, 0], [0, 1, 0, 0], [1, 1, 0, 0]]) == pytest.approx((0.25 + 0.5 + 0.25) / 3)
     assert disagreement([[0, 1]]) == 0.0
+
+
+def test_how_far_the_models_of_folds_differ_by_hand() -> None:
+    """Variances of three rows among three models: 4/3, 0 and 12, their mean 40/9; twice that of 16 among the rows."""
+    values = np.array([[0.0, 0, 3], [2, 0, 3], [0, 0, 9]])[:, :, None]
+    own = np.array([[0.0], [4], [8]])
+    assert fold_effects(values, own) == pytest.approx([1 + 80 / 9 / 16])
+    assert fold_effects(values, own / 2) == pytest.approx([2.0]), "at most"
+    assert fold_effects(values[:1].repeat(3, 0), own) == pytest.approx([1.0]), "one model"
 
 
 def test_cross_validated_accuracies_are_held_as_often_as_said(rng: np.random.Generator) -> None:

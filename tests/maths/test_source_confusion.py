@@ -154,17 +154,15 @@ def test_few_rows_and_no_smoothing() -> None:
 
 def test_everybody_but_one() -> None:
     votes, y = _crowd(5, 90, [0.9, 0.6, 0.5])
-    loss, right, predicted = without_each(votes, y, 3)
-    mine = random_folds(90) == 2
+    loss, predicted, fold = without_each(votes, y, 3)
+    mine = fold == 2
+    assert loss.shape == predicted.shape == (5, 90, 4) and fold.equal(random_folds(90))
     fit = fit_votes(votes[~mine], y[~mine], 3)
-    posterior = fit.posterior_of(votes[mine])
-    torch.testing.assert_close(loss[mine, 0], -posterior.gather(1, y[mine].unsqueeze(1)).squeeze(1).log())
-    assert right[mine, 0].equal(posterior.argmax(1) == y[mine])
-    assert predicted.shape == (5, 90) and predicted[2].equal(fit.posterior_of(votes).argmax(1))
-    others = Sources(fit.prior, fit.confusion[1:], fit.strength, fit.sharpness).posterior_of(votes[mine][:, 1:])
-    torch.testing.assert_close(loss[mine, 1], -others.gather(1, y[mine].unsqueeze(1)).squeeze(1).log())
-    assert right[mine, 1].equal(others.argmax(1) == y[mine])
-    assert loss[:, 1].mean() > loss[:, 0].mean()
+    others = Sources(fit.prior, fit.confusion[1:], fit.strength, fit.sharpness)
+    for column, posterior in enumerate((fit.posterior_of(votes), others.posterior_of(votes[:, 1:]))):
+        torch.testing.assert_close(loss[2, :, column], -posterior.gather(1, y.unsqueeze(1)).squeeze(1).log())
+        assert predicted[2, :, column].equal(posterior.argmax(1))
+    assert loss[:, :, 1].mean() > loss[:, :, 0].mean()
 
 
 def test_votes_that_tell_nothing_are_right_as_often_as_by_chance() -> None:
@@ -172,5 +170,6 @@ def test_votes_that_tell_nothing_are_right_as_often_as_by_chance() -> None:
     shares = []
     for seed in range(40):
         votes, y = torch.randint(0, 2, (2, 30, 3), generator=torch.Generator().manual_seed(seed))
-        shares.append(float(without_each(votes, y[:, 0], 2)[1][:, 0].double().mean()))
+        _, predicted, fold = without_each(votes, y[:, 0], 2)
+        shares.append(float((predicted[fold, torch.arange(30), 0] == y[:, 0]).double().mean()))
     assert abs(np.mean(shares) - 0.5) < 3 * np.std(shares) / 40**0.5

@@ -2,8 +2,9 @@
 
 The *gain* of a source is the log-loss on gold that it saves: the votes are weighted as ``us.Votes(by="gold")`` would,
 cross-fitted, with this source and without it. A copy of another source has a gain of 0, however good it is; below 0 the
-labels are better without it. The interval is the paired t-interval over gold rows, the p-value that of the same test,
-corrected for the number of sources by Holm's rule.
+labels are better without it. The interval is the paired t-interval over gold rows, wider by how far the folds' fits
+differ (``proportions.fold_effects``), the p-value that of the same test, corrected for the number of sources by Holm's
+rule.
 
     audit = us.audit(gold, pool)
     [(source.name, source.accuracy, source.gain.mean) for source in audit.sources.each]
@@ -19,7 +20,7 @@ from understudy.auditing.measures import SIGNIFICANT, AuditData
 from understudy.comparison.interval import Interval
 from understudy.data.examples import Pool
 from understudy.labels.votes import Votes
-from understudy.maths.proportions import Share, cross_validated, disagreement, exact, holm, two_sided
+from understudy.maths.proportions import Share, cross_validated, disagreement, exact, fold_effects, holm, two_sided
 from understudy.maths.source_confusion import without_each
 
 
@@ -82,10 +83,13 @@ def audit_sources(data: AuditData, pool: Pool | None) -> AuditedSources | None:
     if not isinstance(on_gold, Votes) or not isinstance(on_pool, Votes):
         return None
     truth = torch.from_numpy(data.truth)
-    loss, right, predicted = without_each(on_gold.votes, truth, on_gold.classes)
+    loss, predicted, fold = without_each(on_gold.votes, truth, on_gold.classes)
+    gained, own = loss[:, :, 1:] - loss[:, :, :1], (fold, torch.arange(len(fold)))
+    effects = fold_effects(gained.numpy(), gained[own].numpy())
+    right = predicted[own] == truth.unsqueeze(1)
     voted = on_gold.votes >= 0
     correct = ((on_gold.votes == truth.unsqueeze(1)) & voted).sum(0).tolist()
-    gains = [Interval.of(gain) for gain in (loss[:, 1:] - loss[:, :1]).T.tolist()]
+    gains = [Interval.of(gain, effect) for gain, effect in zip(gained[own].T.tolist(), effects, strict=True)]
     net_correct = (right[:, :1].long() - right[:, 1:].long()).sum(0).tolist()
     names = on_gold.sources or tuple(map(str, range(len(correct))))
     each = [
@@ -96,7 +100,7 @@ def audit_sources(data: AuditData, pool: Pool | None) -> AuditedSources | None:
         )
     ]  # fmt: skip
     majority = Votes(on_gold.votes, on_gold.classes).top1() == truth
-    weighted = cross_validated(int(right[:, 0].sum()), len(truth), disagreement(list(predicted.numpy())))
+    weighted = cross_validated(int(right[:, 0].sum()), len(truth), disagreement(list(predicted[:, :, 0].numpy())))
     each.sort(key=lambda source: -source.gain.mean)
     return AuditedSources(each, weighted, exact(int(majority.sum()), len(truth)), _models(data, on_gold, truth))
 

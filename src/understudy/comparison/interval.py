@@ -42,7 +42,8 @@ class Interval:
     freedom: float = 0.0
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> "Interval":
+    def of(cls, values: Iterable[float], effect: float = 1.0) -> "Interval":
+        """``effect``: the variance of the mean over that of independent values."""
         numbers = list(values)
         if not numbers:
             raise UnderstudyError("there is nothing to average; run at least one seed")
@@ -50,7 +51,7 @@ class Interval:
         if count == 1:
             return cls(mean, -math.inf, math.inf, 1)
         variance = math.fsum((number - mean) ** 2 for number in numbers) / (count - 1)
-        return cls._around(mean, variance / count, count - 1, count)
+        return cls._around(mean, effect * variance / count, count - 1, count)
 
     @classmethod
     def of_rows(cls, values: Array, *, lowest: float, count: int | None = None) -> "Interval":

@@ -328,5 +328,5 @@ def _bands(
         [torch.from_numpy(values)[index].masked_fill(missing, float("nan")) for values in pair] for pair in limits
     )
     now, then = float((high - low).nanmean()), float((few_high - few_low).nanmean())
-    rate = math.log(then / now, rows / fewer) if now > 0 and then > 0 else FASTEST
+    rate = math.log(then / now, rows / fewer) if now > 0 and then > 0 and fewer < rows else FASTEST
     return Bands(low, high, level, rows, min(max(rate, SLOWEST), FASTEST))

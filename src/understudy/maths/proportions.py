@@ -90,6 +90,19 @@ def design_effect(correct: int, rows: int, disagreement: float) -> float:
     return min(1 + COUNTED_TWICE * disagreement / (p * (1 - p)), 2.0)
 
 
+def fold_effects(values: NDArray[np.float64], own: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same of any mean: ``values (K, N, …)`` by the model of each fold, ``own (N, …)`` by that of the row's fold.
+
+    To first order a model adds up what each of its rows says of another, with a variance s², and what i says of j is
+    what j says of i: s² counts twice. Two models share all but 1 in K − 1 of their rows: they differ by s² / (K − 1).
+    """
+    if len(values) < 2:
+        return np.ones(own.shape[1:])
+    among, between = (each.var(0, ddof=1) for each in (own, values))
+    doubled = (len(values) - 1) * between.mean(0)
+    return np.asarray(1 + np.divide(doubled, among, out=np.ones_like(among), where=among > doubled))
+
+
 def widen(share: Share, effect: float, *, lowest: float = 0.0, highest: float = 1.0) -> Share:
     """The interval with a variance ``effect`` times as large, between ``lowest`` and ``highest``."""
     if effect == 1 or not share.known:

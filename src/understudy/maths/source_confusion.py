@@ -123,26 +123,24 @@ def cross_posterior(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLD
 
 
 def without_each(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLDS) -> tuple[Tensor, Tensor, Tensor]:
-    """Gold rows judged by all sources (column 0) and by all but source j (column 1 + j), ``(N, 1 + A)`` each.
+    """All rows judged by all sources (column 0) and by all but source j (column 1 + j), by the fit of each fold.
 
-    The log-loss, and whether the most likely class is right; cross-fitted. Sharpness and the others stay as they are.
-    Also the classes that each fold's fit gives all rows, ``(K, N)``.
+    The log-loss and the most likely class, ``(K, N, 1 + A)`` each; and which fold each row is in, whose fit never saw
+    it. Sharpness and the others stay as they are.
     """
-    fold, predicted = random_folds(len(y), folds), []
-    loss = torch.empty(len(y), 1 + votes.shape[1], dtype=torch.float64)
-    right = torch.empty(loss.shape, dtype=torch.bool)
-    for number in fold.unique().tolist():
-        rows = (fold == number).nonzero().squeeze(1)
-        mine, truth = votes[rows], y[rows]
+    fold = random_folds(len(y), folds)
+    numbers = fold.unique().tolist()
+    loss = torch.empty(len(numbers), len(y), 1 + votes.shape[1], dtype=torch.float64)
+    predicted = torch.empty(loss.shape, dtype=torch.int64)
+    for number in numbers:
         fit = fit_votes(votes[fold != number], y[fold != number], classes, folds=folds)
-        predicted.append(fit.posterior_of(votes).argmax(1))
-        every, says = fit.log_likelihood(mine), fit.confusion.log().transpose(1, 2)
-        for column in range(loss.shape[1]):
-            left_out = says[column - 1][_answers(mine[:, column - 1], classes)] if column else 0.0
+        every, says = fit.log_likelihood(votes), fit.confusion.log().transpose(1, 2)
+        for column in range(loss.shape[2]):
+            left_out = says[column - 1][_answers(votes[:, column - 1], classes)] if column else 0.0
             posterior = fit.sharpened(every - left_out)
-            loss[rows, column] = -posterior.gather(1, truth.unsqueeze(1)).squeeze(1)
-            right[rows, column] = posterior.argmax(1) == truth
-    return loss, right, torch.stack(predicted)
+            loss[number, :, column] = -posterior.gather(1, y.unsqueeze(1)).squeeze(1)
+            predicted[number, :, column] = posterior.argmax(1)
+    return loss, predicted, fold
 
 
 def cross_likelihood(
