@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 from torch import Tensor, nn
@@ -49,27 +48,26 @@ def test_datasets_and_memory_maps_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [lambda i: i * 7, lambda i: f"row {i}"])
-def test_the_cache_asks_only_what_is_new(tmp_path: Path, make: Callable[[int], object]) -> None:
-    path = tmp_path / "labels.parquet"
+def test_the_store_asks_only_what_is_new(tmp_path: Path, make: Callable[[int], object]) -> None:
+    store = us.LabelStore(tmp_path / "labels", 2, "dense")
     ids = [make(i) for i in range(10)]
     first = Counted()
-    some = us.teach(first, X[:6], ids=ids[:6], cache=path, batch_size=2, save_every=1)
+    some = us.teach(first, X[:6], ids=ids[:6], store=store, batch_size=2, save_every=1)
     assert len(first.asked) == 6
     second = Counted()
     # Shuffled: answers are matched by id, not by place.
     order = torch.tensor([9, 3, 0, 7, 5, 8, 1, 2, 6, 4])
-    found = us.teach(second, X[order], ids=[ids[i] for i in order], cache=path)
+    found = us.teach(second, X[order], ids=[ids[i] for i in order], store=store)
     assert sorted(second.asked) == sorted(X[6:, 0].tolist())
     assert found.equal(us.teach(Counted(), X)[order])
     assert some.equal(us.teach(Counted(), X[:6]))
     third = Counted()
-    assert us.teach(third, X, ids=ids, cache=path).equal(us.teach(Counted(), X))
+    assert us.teach(third, X, ids=ids, store=store).equal(us.teach(Counted(), X))
     assert third.asked == []
-    assert set(pq.read_table(path).column_names) == {"id", "teacher_probs"}
 
 
 def test_what_was_answered_before_a_failure_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "labels.parquet"
+    store = us.LabelStore(tmp_path / "labels", 2, "dense")
 
     class Unlucky(Counted):
         def __call__(self, x: Tensor) -> np.ndarray:
@@ -78,11 +76,10 @@ def test_what_was_answered_before_a_failure_is_kept(tmp_path: Path) -> None:
             return super().__call__(x)
 
     with pytest.raises(ConnectionError):
-        us.teach(Unlucky(), X, ids=range(10), cache=path, batch_size=2, save_every=1)
+        us.teach(Unlucky(), X, ids=range(10), store=store, batch_size=2, save_every=1)
     again = Counted()
-    us.teach(again, X, ids=range(10), cache=path)
+    us.teach(again, X, ids=range(10), store=store)
     assert len(again.asked) == 6
-    assert [file.name for file in tmp_path.iterdir()] == ["labels.parquet"]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +90,6 @@ def test_what_was_answered_before_a_failure_is_kept(tmp_path: Path) -> None:
         (lambda x: x[:1].softmax(-1), {}, r"\(rows, classes\)"),
         (lambda x: ["cat"] * len(x), {}, "not a numeric"),
         (Counted(), {"output": "scores"}, "logits"),
-        (Counted(), {"cache": "labels.parquet"}, "ids"),
         (Counted(), {"ids": [1, 2]}, "ids"),
         (Counted(), {"ids": [1] * 10}, "more than once"),
     ],
@@ -109,21 +105,7 @@ def test_the_row_named_is_the_callers(tmp_path: Path) -> None:
         answers[(x[:, 0] == X[7, 0])] = 0.9
         return answers
 
-    for options in ({}, {"ids": range(10), "cache": tmp_path / "c.parquet", "save_every": 1}):
+    store = us.LabelStore(tmp_path / "labels", 2, "dense")
+    for options in ({}, {"ids": range(10), "store": store, "save_every": 1}):
         with pytest.raises(us.UnderstudyError, match="row 7"):
             us.teach(teacher, X, batch_size=2, **options)  # type: ignore[arg-type]
-
-
-def test_a_damaged_cache(tmp_path: Path) -> None:
-    path = tmp_path / "labels.parquet"
-    path.write_bytes(b"not parquet")
-    with pytest.raises(us.UnderstudyError, match=r"labels\.parquet"):
-        us.teach(Counted(), X, ids=range(10), cache=path)
-
-
-def test_a_cache_with_other_classes(tmp_path: Path) -> None:
-    path = tmp_path / "labels.parquet"
-    us.teach(Counted(), X[:4], ids=range(4), cache=path)
-    with pytest.raises(us.UnderstudyError, match="classes"):
-        us.teach(lambda x: x.softmax(-1), X, ids=range(10), cache=path)
-    us.teach(Counted(), X[:4], ids=range(4), cache=path)

@@ -35,25 +35,18 @@ from understudy.training.run import Run
 
 
 @checked
-def export(
-    run_or_student: Run | nn.Module,
-    path: str | Path,
-    *,
-    format: str | None = None,
-    example: Any = None,
-    check: bool = True,
-) -> Path:
+def export(run_or_student: Run | nn.Module, path: str | Path, *, example: Any = None) -> Path:
     """Write the student to a new file, or a run to a new folder where the name has no suffix, and return its path.
 
-    ``format``: safetensors, torchscript, pt2 or onnx; by default what the file's name ends in. ``example``: a few rows
-    to trace the student with (an array, a Dataset, or a mapping of tensors where it takes those); the nets of
-    ``us.models`` need none. ``check``: load the file again and compare its predictions with the student's at several
-    batch sizes; where they differ, no file is left and an error says so.
+    The name's ending says the format: .safetensors, .pt, .pt2 or .onnx. ``example``: a few rows to trace the student
+    with (an array, a Dataset, or a mapping of tensors where it takes those); the nets of ``us.models`` need none. The
+    file is loaded again and its predictions are compared with the student's at several batch sizes; where they differ,
+    no file is left and an error says so.
     """
     path = local_path(path)
-    if format is None and not path.suffix and isinstance(run_or_student, Run):
+    if not path.suffix and isinstance(run_or_student, Run):
         return export_folder(run_or_student, path, rows=example)
-    kind = find_format(path, format)
+    kind = find_format(path)
     if path.exists():
         raise UnderstudyError(f"{path} already exists and is not overwritten; choose another name or remove it")
     run = run_or_student if isinstance(run_or_student, Run) else Run(run_or_student, [], {})
@@ -73,8 +66,7 @@ def export(
         ) from error
     with appearing_whole(path) as temporary:
         temporary.write_bytes(content)
-        if check:
-            _check(kind, model, inputs, temporary, path)
+        _check(kind, model, inputs, temporary, path)
     return path
 
 

@@ -195,11 +195,7 @@ TOLERANCE = 1e-5
 TIE = 1e-6
 
 
-def find_format(path: Path, format: str | None = None) -> Format:
-    if format is not None:
-        if format not in FORMATS:
-            raise UnderstudyError(f"there is no format {format!r}; use one of {', '.join(FORMATS)}")
-        return FORMATS[format]
+def find_format(path: Path) -> Format:
     for kind in FORMATS.values():
         if kind.suffix == path.suffix.lower():
             return kind

@@ -1,12 +1,10 @@
 """Label rows with any module or function, in batches, each row once; or several times on purpose.
 
     probs = us.teach(teacher_net, x_pool)                       # (N, C); a module's outputs are taken as logits
-    probs = us.teach(ask_llm, x_pool, output="probs", ids=ids, cache="labels.parquet")
     probs = us.teach(ask_llm, x_pool, output="probs", ids=ids, store=us.LabelStore("labels", classes, "dense"))
 
-With ``cache``, answers are stored by id as they come (the file is replaced whole after every ``save_every`` batches),
-and only ids that are not in it are labelled. ``store`` does the same for answers by the million: each ``save_every``
-batches are a new shard, and nothing is written twice.
+With ``store``, answers are stored by id as they come, a new shard after every ``save_every`` batches, and only ids that
+are not in it are labelled.
 
     passes = us.stochastic_passes(teacher, x_pool, passes=10)   # how much its answer wavers
     pool = us.Pool(x_pool, passes.mean)
@@ -21,7 +19,6 @@ batch, so the m × N × C answers never exist and every row is read once.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,10 +29,7 @@ from understudy.data.checks import check_ids, check_probabilities, to_tensor
 from understudy.data.inputs import as_rows
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import BATCH_SIZE, logits_of, over_rows, penultimate
-from understudy.labels.forms import Soft
 from understudy.labels.label_store import LabelStore
-from understudy.store.arrow import from_parquet, to_parquet
-from understudy.store.files import local_path, write_bytes
 from understudy.store.option_fields import checked
 
 Teacher = nn.Module | Callable[[Any], Any]
@@ -52,13 +46,12 @@ def teach(
     batch_size: int = BATCH_SIZE,
     output: str | None = None,
     ids: Any = None,
-    cache: str | Path | None = None,
     store: LabelStore | None = None,
     save_every: int = 16,
 ) -> Tensor:
     """Class probabilities ``(N, C)`` of the teacher for every row of x.
 
-    ``output``: "logits" (the default for a module) or "probs" (for a function). ``cache`` and ``store`` need ``ids``.
+    ``output``: "logits" (the default for a module) or "probs" (for a function). ``store`` needs ``ids``.
     """
     rows = as_rows(x, "x")
     names = check_ids(ids, len(rows), "teach")
@@ -72,50 +65,20 @@ def teach(
     def ask(index: Tensor | None = None) -> Tensor:
         return over_rows(_module(teacher), rows, answer, index=index, batch_size=batch_size)[0]
 
-    if store is None and cache is None:
+    if store is None:
         return ask()
-    if names is None or (store is not None and cache is not None):
-        raise UnderstudyError("teach(cache=…) and teach(store=…) keep answers by id; pass ids=, and one of the two")
-    if store is not None and store.form != "dense":
+    if names is None:
+        raise UnderstudyError("teach(store=…) keeps answers by id; pass ids=")
+    if store.form != "dense":
         raise UnderstudyError(f"{store.folder} holds {store.form} labels; teach needs a store of form 'dense'")
-    answers = store if store is not None else _CacheFile(local_path(cache))  # type: ignore[arg-type]
-    missing = torch.from_numpy(np.flatnonzero(np.isin(names, answers.missing(names))))
+    missing = torch.from_numpy(np.flatnonzero(np.isin(names, store.missing(names))))
     for start in range(0, len(missing), batch_size * save_every):
         block = missing[start : start + batch_size * save_every]
-        answers.append(names[block.numpy()], ask(block))
-        answers.flush()
-    labels = answers.labels(names)
+        store.append(names[block.numpy()], ask(block))
+        store.flush()
+    labels = store.labels(names)
     assert labels.classes is not None  # of form "dense"
     return labels.dense(torch.arange(len(labels)), labels.classes)
-
-
-class _CacheFile:
-    """The answers in one Parquet file of ``id`` and ``teacher_probs``; used as a label store is."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.probs = path, dict[Any, Any]()
-        if path.exists():
-            stored = from_parquet(path, ["id", "teacher_probs"], cure="use another label cache")
-            self.probs = dict(zip(stored["id"].tolist(), stored["teacher_probs"], strict=True))
-
-    def missing(self, ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return ids[[name not in self.probs for name in ids.tolist()]]
-
-    def append(self, ids: np.ndarray[Any, Any], probs: Tensor) -> None:
-        classes = len(next(iter(self.probs.values()))) if self.probs else probs.shape[1]
-        if classes != probs.shape[1]:
-            raise UnderstudyError(
-                f"the label cache {self.path} holds {classes} classes, but the teacher gave {probs.shape[1]}; "
-                "use another cache file for another teacher"
-            )
-        self.probs.update(zip(ids.tolist(), probs.numpy(), strict=True))
-
-    def flush(self) -> None:
-        probs = np.stack(list(self.probs.values())).astype(np.float32)
-        write_bytes(self.path, to_parquet({"id": list(self.probs), "teacher_probs": probs}))
-
-    def labels(self, ids: np.ndarray[Any, Any]) -> Soft:
-        return Soft(torch.from_numpy(np.stack([self.probs[name] for name in ids.tolist()])), where=str(self.path))
 
 
 class Passes(NamedTuple):
