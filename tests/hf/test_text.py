@@ -14,7 +14,6 @@ from understudy.data.inputs import TextRows, as_rows, read_by
 from understudy.errors import UnderstudyError
 from understudy.hf import text_reader
 from understudy.models.registry import reader_of
-from understudy.training.optimizers import grouped
 
 transformers = pytest.importorskip("transformers")
 # The library alone takes seconds to import.
@@ -100,7 +99,7 @@ def test_the_seed_draws_the_last_layer_and_the_same_seed_gives_the_same_bits(ber
 
 def test_a_training_that_was_stopped_goes_on_to_the_same_bits(bert: Path, tmp_path: Path) -> None:
     gold, pool = _sets()
-    student = us.text(bert, classes=2, layer_decay=0.5)
+    student = us.text(bert, classes=2)
     told = FAST | {"epochs": 2, "group_by_length": True, "warmup": 0.5}
     whole = us.train(student, gold, pool, us.slam(), **told)
 
@@ -166,17 +165,6 @@ def test_passes_put_the_longest_first_and_answer_in_order(bert: Path, monkeypatc
     one_by_one = torch.cat([passes.predict(student, [text]) for text in texts])
     monkeypatch.setattr(passes, "BATCH_TOKENS", 40)
     torch.testing.assert_close(passes.predict(student, texts, batch_size=8), one_by_one)
-
-
-def test_layers_learn_at_their_own_rates(bert: Path) -> None:
-    """Two layers, each at half the rate of what is above it: 1, ½, ¼, and ⅛ for the embeddings."""
-    student = us.text(bert, classes=2, layer_decay=0.5, head_scale=3.0)()
-    scales = {id(p): group.get("lr_scale", 1.0) for group in grouped(student, None) for p in group["params"]}
-    found = {name: scales[id(parameter)] for name, parameter in student.named_parameters()}
-    assert found["classifier.weight"] == 3 and found["bert.pooler.dense.weight"] == 1
-    assert found["bert.encoder.layer.1.output.dense.bias"] == 0.5
-    assert found["bert.encoder.layer.0.attention.self.query.weight"] == 0.25
-    assert found["bert.embeddings.word_embeddings.weight"] == 0.125
 
 
 @pytest.mark.parametrize(("freeze", "trained"), [(1, {"layer.1", "pooler", "classifier"}), ("encoder", {"classifier"})])
@@ -246,7 +234,6 @@ def test_bfloat16_is_for_gpus_that_have_it(bert: Path, monkeypatch: pytest.Monke
         (lambda bert: us.text(bert, classes=1), "classes=1 must be a whole number"),
         (lambda bert: us.text(bert, classes=2, freeze=3)(), "freeze=3: there are 2 layers"),
         (lambda bert: us.text(bert, classes=2, freeze="all"), "freeze='all' is a number of layers"),
-        (lambda bert: us.text(bert, classes=2, layer_decay=0), "layer_decay=0 must be a number greater than 0"),
         (lambda bert: us.text(bert, classes=2, max_tokens=99)(), "reads 3 to 24 tokens"),
         (lambda bert: us.text(bert / "no", classes=2)(), "no such folder"),
         (lambda bert: us.Gold(["a", None], [0, 1]), "gold.x row 1 holds nothing, not a text"),

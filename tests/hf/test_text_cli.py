@@ -41,7 +41,7 @@ TRAIN = ["train", "--gold", "gold.csv", "--pool", "pool.csv", "--text", "review"
 
 
 def test_from_files_to_predictions_and_the_next_labels(folder: Path) -> None:
-    student = "hf:bert,max_tokens=16,head_scale=2"
+    student = "hf:bert,max_tokens=16"
     told = ["--epochs", "10", "--batch-size", "16", "--group-by-length", "--out", "run"]
     _run(*TRAIN, "--test", "test.csv", "--student", student, *told)
     request = json.loads(Path("run/request.json").read_text())

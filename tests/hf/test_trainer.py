@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 import understudy as us
-from understudy.training.optimizers import note_rates
 
 from ..front_ends import (
     ADAMW,
@@ -164,28 +163,14 @@ def test_its_own_optimizer_moves_the_modules_beside_the_model_too(tmp_path: Path
     assert_same_run(trainer.run(), trained(net(), us.s_model(), weight_decay=0.0), net())
 
 
-def test_rates_noted_on_a_student_are_kept(tmp_path: Path) -> None:
-    """As ``us.text(layer_decay=…)`` notes them."""
-
-    def noted() -> nn.Module:
-        student = net()
-        note_rates(student, {"0.weight": 0.5, "0.bias": 0.25})
-        return student
-
-    plain: dict[str, Any] = {"weight_decay": 0.0, "learning_rate": 0.02, "optim": "adamw_torch_fused"}
-    trainer = make(noted(), us.slam(), tmp_path, optimizers=(None, None), **plain)
-    trainer.train()
-    assert_same_run(trainer.run(), trained(noted(), us.slam(), weight_decay=0.0), net())
-
-
 @pytest.mark.slow
 def test_a_student_that_reads_texts_is_trained_as_by_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Padded by the batch, texts of similar length together, a rate for every layer."""
+    """Padded by the batch, texts of similar length together."""
     monkeypatch.setenv("UNDERSTUDY_CACHE", str(tmp_path / "cache"))
     texts, labels = some_texts(84)
     said = torch.where(torch.arange(84) % 5 == 0, 1 - labels, labels)
     gold, pool = us.Gold(texts[:24], labels[:24], us.Hard(said[:24])), us.Pool(texts[24:], us.Hard(said[24:]))
-    student = us.text(write_tiny_bert(tmp_path / "bert"), classes=2, layer_decay=0.5)()
+    student = us.text(write_tiny_bert(tmp_path / "bert"), classes=2)()
     run = us.train(
         copy.deepcopy(student), gold, pool, us.slam(), epochs=2, batch_size=16, lr=5e-3, optimizer="adamw", seed=SEED,
         schedule="constant", weight_decay=0.0, warmup=0.0, clip=1.0, group_by_length=True, progress=False,

@@ -38,7 +38,6 @@ from understudy.hf.text_reader import TextReader
 from understudy.models.registry import note_drawn, note_reader, reader_of
 from understudy.store.files import appearing_whole, write_bytes
 from understudy.store.option_fields import checked_plainly
-from understudy.training.optimizers import note_rates
 from understudy.training.options import StudentBuilder
 
 __all__ = ["text"]
@@ -58,16 +57,11 @@ class TextStudent(StudentBuilder):
     class_names: tuple[str, ...] | None = None
     max_tokens: int | None = None
     freeze: int | str = 0
-    layer_decay: float = 1.0
-    head_scale: float = 1.0
     checkpointing: bool = False
 
     def __post_init__(self) -> None:
         if self.freeze != EVERYTHING and (not isinstance(self.freeze, int) or self.freeze < 0):
             raise UnderstudyError(f"freeze={self.freeze!r} is a number of layers, or {EVERYTHING!r}: all but the last")
-        for name in ("layer_decay", "head_scale"):
-            if not getattr(self, name) > 0:
-                raise UnderstudyError(f"{name}={getattr(self, name)} must be a number greater than 0")
 
     @cached_property
     def source(self) -> Encoder:
@@ -97,12 +91,9 @@ class TextStudent(StudentBuilder):
         model.config.id2label, model.config.label2id = dict(enumerate(names)), {n: i for i, n in enumerate(names)}
         if self.checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        rates = _rates(model, self.layer_decay, self.head_scale)
         _freeze(model, self.freeze)
         note_reader(model, self.reader)
         note_drawn(model, [name for name, _ in model.named_children() if name != model.base_model_prefix])
-        if rates:
-            note_rates(model, rates)
         return model  # type: ignore[no-any-return]
 
     def options(self, device: Any = None) -> dict[str, Any]:
@@ -123,23 +114,19 @@ def text(
     classes: int | Sequence[str],
     max_tokens: int | None = None,
     freeze: int | str = 0,
-    layer_decay: float = 1.0,
-    head_scale: float = 1.0,
     checkpointing: bool = False,
 ) -> TextStudent:
     """A function that builds students which read texts: the net in a folder (or of that name on the hub), with a new
     last layer for ``classes`` (how many, or their names in order).
 
     ``max_tokens``: longer texts are cut (None: what the net can read). ``freeze``: so many layers from below stay as
-    they are, and the embeddings with them; ``"encoder"``: all but the last layer. ``layer_decay``: each layer's
-    learning rate is that of the one above it times this; ``head_scale`` multiplies that of the new last layer.
-    ``checkpointing`` computes activations again in the backward pass instead of keeping them: less memory, a third
-    more time. It brings its own defaults for ``us.train``: 3 epochs, batches of 32, AdamW at 5e-5 with a warm-up,
-    bfloat16 on a GPU that has it.
+    they are, and the embeddings with them; ``"encoder"``: all but the last layer. ``checkpointing``: activations are
+    computed again in the backward pass instead of kept: less memory, a third more time. It brings its own defaults for
+    ``us.train``: 3 epochs, batches of 32, AdamW at 5e-5 with a warm-up, bfloat16 on a GPU that has it.
     """
     names = None if isinstance(classes, int) else tuple(map(str, classes))
     count = check_class_count(classes if names is None else len(names), "us.text")
-    return TextStudent(str(name), count, names, max_tokens, freeze, layer_decay, head_scale, checkpointing)
+    return TextStudent(str(name), count, names, max_tokens, freeze, checkpointing)
 
 
 def _layers(model: Any) -> tuple[str, int]:
@@ -148,39 +135,20 @@ def _layers(model: Any) -> tuple[str, int]:
     for name, part in model.named_modules():
         if isinstance(part, nn.ModuleList) and len(part) == wanted:
             return f"{name}.", wanted
-    raise UnderstudyError(f"{type(model).__name__} does not show its layers; leave out freeze= and layer_decay=")
-
-
-def _depth(model: Any, key: str) -> int:
-    """0 for the embeddings, 1 for the first layer, …; one more than there are layers for what comes after them."""
-    before, count = _layers(model)
-    if key.startswith(before):
-        return 1 + int(key[len(before) :].partition(".")[0])
-    return 0 if "embed" in key else count + 1
-
-
-def _rates(model: Any, layer_decay: float, head_scale: float) -> dict[str, float]:
-    """Parameters whose learning rate is multiplied, and by what."""
-    prefix, rates = f"{model.base_model_prefix}.", {}
-    top = _layers(model)[1] + 1 if layer_decay != 1 else 0
-    for key, _ in model.named_parameters():
-        scale = layer_decay ** (top - _depth(model, key)) if layer_decay != 1 and key.startswith(prefix) else 1.0
-        scale = scale if key.startswith(prefix) else head_scale
-        if scale != 1:
-            rates[key] = scale
-    return rates
+    raise UnderstudyError(f"{type(model).__name__} does not show its layers; leave out freeze=")
 
 
 def _freeze(model: Any, layers: int | str) -> None:
     if not layers:
         return
     prefix = f"{model.base_model_prefix}."
-    most = _layers(model)[1]
+    before, most = _layers(model)
     if isinstance(layers, int) and layers > most:
         raise UnderstudyError(f"freeze={layers}: there are {most} layers; use freeze={EVERYTHING!r} for all of them")
     for key, parameter in model.named_parameters():
-        frozen = key.startswith(prefix) and (layers == EVERYTHING or _depth(model, key) <= int(layers))
-        parameter.requires_grad_(not frozen)
+        number = key.removeprefix(before).partition(".")[0] if key.startswith(before) else ""
+        below = int(number) < int(layers) if number and layers != EVERYTHING else "embed" in key
+        parameter.requires_grad_(not (key.startswith(prefix) and (layers == EVERYTHING or below)))
 
 
 def text_spec(student: nn.Module) -> dict[str, Any]:

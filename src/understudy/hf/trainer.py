@@ -28,8 +28,6 @@ from understudy.objective import Objective
 from understudy.store.files import write_bytes
 from understudy.training.checkpoint import pack, unpack
 from understudy.training.external_loop import ExternalLoop
-from understudy.training.optimizers import grouped
-from understudy.training.options import LR_SCALE
 from understudy.training.run import Run
 from understudy.training.session import Session
 
@@ -111,8 +109,6 @@ class Trainer(transformers.Trainer):
         ours = self.optimizer is None
         decay = {"weight_decay": self.args.weight_decay} if ours else {}
         optimizer: torch.optim.Optimizer = super().create_optimizer(model)
-        if ours:
-            _apart_by_rate(optimizer, self.session.student)
         known = {parameter for group in optimizer.param_groups for parameter in group["params"]}
         beside = [each for each in self.session.module_parameters() if each.requires_grad and each not in known]
         if beside:
@@ -156,17 +152,6 @@ class Trainer(transformers.Trainer):
     def run(self) -> Run:
         """Student, history, columns and facts, as ``us.train`` returns them."""
         return self.steps.run(lr=self.args.learning_rate, weight_decay=self.args.weight_decay)
-
-
-def _apart_by_rate(optimizer: torch.optim.Optimizer, student: nn.Module) -> None:
-    """Parameters whose rates were noted on the student (``us.text(layer_decay=…)``), in groups of their own."""
-    scales = {each: group.get(LR_SCALE, 1.0) for group in grouped(student, None) for each in group["params"]}
-    for group in list(optimizer.param_groups):
-        parameters, others = group["params"], {name: value for name, value in group.items() if name != "params"}
-        group["params"] = [each for each in parameters if scales.get(each, 1.0) == 1.0]
-        for scale in sorted({scales.get(each, 1.0) for each in parameters} - {1.0}):
-            apart = [each for each in parameters if scales.get(each, 1.0) == scale]
-            optimizer.add_param_group({**others, "params": apart, "lr": group["lr"] * scale})
 
 
 def _whole(epochs: float) -> int:

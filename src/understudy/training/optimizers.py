@@ -7,8 +7,6 @@
     loss.backward(); optimizer.step()
 
 A group is named as files are in a shell; where several fit a parameter, the last one that says something of it counts.
-A student may carry rates of its own (``note_rates``); groups of the options take precedence.
-
 **L-BFGS** minimises the loss of all rows at once, until its gradient shows that there is nothing left to gain.
 
     optimizer = LBFGS(parameters, penalised=weights, weight_decay=1e-4)
@@ -41,22 +39,15 @@ from understudy.errors import UnderstudyError
 from understudy.models.small_nets import curvatures
 from understudy.training.options import LR_SCALE, Groups, TrainingOptions
 
-_NOTE = "_understudy_rates"
 WEIGHT_DECAY = "weight_decay"
-
-
-def note_rates(student: nn.Module, scales: Mapping[str, float]) -> None:
-    """Parameters by their names, and what their learning rate is multiplied by."""
-    student.__dict__[_NOTE] = dict(scales)
 
 
 def grouped(student: nn.Module, groups: Groups | None) -> list[dict[str, Any]]:
     """The student's trained parameters as an optimizer takes them: together what shares rate and decay."""
     _check(student, groups or {})
-    noted: dict[str, float] = student.__dict__.get(_NOTE, {})
     found: dict[tuple[tuple[str, float], ...], list[nn.Parameter]] = {}
     for name, parameter in student.named_parameters():
-        settings = {LR_SCALE: noted[name]} if name in noted else {}
+        settings: dict[str, float] = {}
         for pattern, given_settings in (groups or {}).items():
             settings |= given_settings if fnmatchcase(name, pattern) else {}
         if parameter.requires_grad:
