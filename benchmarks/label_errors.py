@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import torch
 from experiments.data import images
-from experiments.noise import uniform_flip
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 import understudy as us
 from benchmarks.figures import Figure, main
+from understudy.data.noise import uniform_flip
 
 ROWS, CLASSES, EPOCHS, FOLDS, NOISE = 10_000, 10, 40, 5, 0.4
 CLEANLAB = """

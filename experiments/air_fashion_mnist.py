@@ -21,8 +21,8 @@ from torch import Tensor
 
 import understudy as us
 from experiments.data import images
-from experiments.noise import symmetric, uniform_flip
 from experiments.table import markdown, paired, percent, publish
+from understudy.data.noise import symmetric, uniform_flip
 
 ROWS, CLASSES, EPOCHS = 10_000, 10, 40
 ADAM: dict[str, Any] = {"optimizer": "adam", "lr": 1e-3}

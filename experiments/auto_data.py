@@ -16,8 +16,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from torch import Tensor, nn
 
 import understudy as us
-from experiments import noise
 from experiments.data import data_file, images
+from understudy.data import noise
 
 
 @dataclass(frozen=True)

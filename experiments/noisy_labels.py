@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 import understudy as us
 from experiments.data import images
-from experiments.noise import background_flip, uniform_flip
 from experiments.table import in_processes, markdown, paired, percent, publish
+from understudy.data.noise import background_flip, uniform_flip
 
 ROWS, CLASSES, PER_CLASS, EPOCHS, RATE = 10_000, 10, 10, 40, 0.4
 FT: dict[str, Any] = {"finetune_epochs": 15, "finetune_lr": 1e-4}

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 
 import understudy as us
 from experiments.data import images
-from experiments.noise import imbalance
 from experiments.table import in_processes, markdown, paired, percent, publish
+from understudy.data.noise import imbalance
 
 ROWS, GOLD, BATCH = 5_000, 10, 100
 METHODS: dict[str, Callable[[], us.Objective]] = {

@@ -12,8 +12,8 @@ import torch
 
 import understudy as us
 from experiments.datasets import LOADERS, load
-from experiments.noise import imbalance
 from experiments.sweep import Cell, Training, facts_of, known, net
+from understudy.data.noise import imbalance
 
 OURS, GOLD_ONLY = "Learning to reweight", "Clean only"
 METHODS: dict[str, Callable[[], us.Objective]] = {

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 import understudy as us
 from experiments.datasets import LOADERS, Data, load
-from experiments.noise import uniform_flip
 from experiments.sweep import Cell, Training, known, net
 from experiments.theory.neural_tangent_kernel import empirical_kernel, information_ratio
+from understudy.data.noise import uniform_flip
 
 TRAINED, UNTRAINED, PIXELS, RANDOM = "trained net", "untrained net", "raw pixels", "five random directions"
 KERNELS = (TRAINED, UNTRAINED, PIXELS, RANDOM)

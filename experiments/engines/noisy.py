@@ -19,8 +19,8 @@ from torch import Tensor, nn
 import understudy as us
 from experiments.datasets import LOADERS, load, rows
 from experiments.needs import REPEATED
-from experiments.noise import background_flip, symmetric, uniform_flip
 from experiments.sweep import Cell, Training, curve_of, facts_of, known, net
+from understudy.data.noise import background_flip, symmetric, uniform_flip
 from understudy.inference.passes import predict
 from understudy.methods.s_model import SModelLink, TransitionLayer
 from understudy.objective import Context, Objective, TeacherTarget

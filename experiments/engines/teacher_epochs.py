@@ -13,8 +13,8 @@ import torch
 
 import understudy as us
 from experiments.datasets import LOADERS, load, rows
-from experiments.noise import symmetric
 from experiments.sweep import Cell, Training, curve_of, known, net
+from understudy.data.noise import symmetric
 from understudy.training.options import find_schedule
 
 HARD = "Student of the labels themselves"

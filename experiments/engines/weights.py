@@ -15,8 +15,8 @@ from torch import Tensor
 import understudy as us
 from experiments.datasets import load, rows
 from experiments.engines.noisy import NoisyLabels
-from experiments.noise import background_flip
 from experiments.sweep import Cell, Training, net
+from understudy.data.noise import background_flip
 
 MIXED, ONE_CLASS = "mixed batch", "one class"
 

@@ -23,7 +23,7 @@ _HOMES = {
     "auditing.teacher_watch": "TeacherWatch",
     "comparison.auto": "auto",
     "comparison.compare": "compare",
-    "data": "augment",
+    "data": "augment noise",
     "data.examples": "Gold Pool",
     "data.rows": "mapped_rows",
     "data.splits": "Splits cross_fit cross_fitted_alpha split",

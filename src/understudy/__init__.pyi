@@ -14,6 +14,7 @@ from understudy.auditing.teacher_watch import TeacherWatch as TeacherWatch
 from understudy.comparison.auto import auto as auto
 from understudy.comparison.compare import compare as compare
 from understudy.data import augment as augment
+from understudy.data import noise as noise
 from understudy.data.examples import Gold as Gold
 from understudy.data.examples import Pool as Pool
 from understudy.data.leaks import leaks_between as leaks_between

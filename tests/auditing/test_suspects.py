@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from experiments.noise import uniform_flip
 from sklearn.metrics import roc_auc_score
 
 import understudy as us
 from understudy.auditing import suspects
 from understudy.auditing.suspects import FeatureReader, Suspects
+from understudy.data.noise import uniform_flip
 from understudy.data.rows import TensorRows
 
 GOLD = 300

@@ -28,7 +28,7 @@ def test_shares_from_gold_by_hand() -> None:
 
 
 def test_it_helps_against_background_flips() -> None:
-    from experiments.noise import background_flip
+    from understudy.data.noise import background_flip
 
     y = torch.arange(3000) % 5
     noisy, _ = background_flip(y, 0.5, 0, 5, seed=0)

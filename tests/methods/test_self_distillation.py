@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from experiments.noise import uniform_flip
 from torch import Tensor
 
 import understudy as us
+from understudy.data.noise import uniform_flip
 from understudy.objective import Outputs, Step
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from experiments.noise import uniform_flip
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 import understudy as us
 from understudy.comparison.outcome import Outcome
+from understudy.data.noise import uniform_flip
 from understudy.objective import Step, Weight
 from understudy.training import session
 from understudy.training.averages import RefinedLabels

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from experiments.noise import background_flip, imbalance, instance_dependent, pair_flip, symmetric, uniform_flip
 from scipy import stats
 from torch import Tensor
 
+from understudy.data.noise import background_flip, imbalance, instance_dependent, pair_flip, symmetric, uniform_flip
 from understudy.errors import UnderstudyError
 
 CLASSES, N = 5, 50_000
