@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.maths.accuracy_curves import Bands
+from understudy.maths.accuracy_curves import Bands, _limits
 
 
 def _accuracy(margin: np.ndarray) -> np.ndarray:
@@ -83,6 +83,24 @@ def test_coverage(rows: int) -> None:
     share = torch.stack(held).mean(0)
     assert 0.93 <= float(share.mean()) <= 0.995
     assert float(share.min()) >= 0.82
+
+
+def test_limits_by_hand() -> None:
+    """Of 0 … 100 around 60, 60% are below: the corrected quantiles are those at Φ(2 · 0.266 ± 1.96), 7.6 and 99.4%."""
+    curves = np.arange(101.0)[:, None]
+    assert _limits(curves, 0.025, None)[:, 0] == pytest.approx([2.5, 97.5])
+    assert _limits(curves, 0.025, np.array([60.0]))[:, 0] == pytest.approx([2.5, 100])
+    assert _limits(curves, 0.025, np.array([40.0]))[:, 0] == pytest.approx([0, 97.5])
+
+
+def test_the_ends_of_a_flat_curve_are_held() -> None:
+    """Where confidence tells nothing; by plain quantiles in 58% of these draws."""
+    held = []
+    for seed in range(60):
+        labels = (np.random.default_rng(seed + 500).random(60) >= 0.6).astype(int)
+        bands = us.Reliability.fit(_gold(60, seed)[0], labels, lower_bound=0.0).bands(_probs(np.array([0.02, 0.98])))
+        held.append(((bands.lower <= 0.6) & (bands.upper >= 0.6)).double().mean())
+    assert np.mean(held) >= 0.75
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from understudy.comparison.interval import Array
 from understudy.comparison.outcome import Correct, Outcome
 from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled, weighed
 from understudy.data.fitted_rows import mark_fitted
+from understudy.data.rows import SubsetRows
 from understudy.data.splits import fold_rows, split_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.maths.metric_scores import ACCURACY, row_values
@@ -40,6 +41,8 @@ from understudy.training.run import Run, state_to_bytes
 from understudy.training.train import fit_resolved, train
 
 FOLDS = 5
+#: Of the pool, on which the folds' students may disagree.
+COMPARED_ROWS = 500
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,9 @@ class Job:
             except UnderstudyError as error:
                 raise UnderstudyError(f"{cell}: {error}") from error
         right = self._judge(run.predict(parts.test.rows), parts.test.y)
-        outcome = replace(Outcome.of(run), judged=Correct(parts.rows, right))
+        some = SubsetRows(self.pool.rows, torch.arange(min(len(self.pool), COMPARED_ROWS)))
+        classes = run.predict(some).argmax(1).tolist() if self.test is None else ()
+        outcome = replace(Outcome.of(run), judged=Correct(parts.rows, right), pool_classes=classes)
         return outcome, [str(one.message) for one in caught if issubclass(one.category, UnderstudyWarning)]
 
     def _cross_fits(self, cell: Cell, gold: Gold) -> bool:

@@ -101,7 +101,7 @@ class CompareFolder:
         self.starts = Jobs(self.path / "starts", ("seed",), of)
 
     def write(self, method: str, seed: int, outcome: Outcome, warnings: list[str]) -> None:
-        cell = {name: getattr(outcome, name) for name in ("last", "selected", "facts", "history")}
+        cell = {name: getattr(outcome, name) for name in ("last", "selected", "facts", "history", "pool_classes")}
         rows: Any = None
         right: Any = None
         if outcome.judged is not None:
@@ -118,7 +118,8 @@ class CompareFolder:
                 bits = np.frombuffer(base64.b64decode(right), dtype=np.uint8)
                 right = np.unpackbits(bits, count=len(cell["rows"])).astype(bool)
             judged = Correct(np.array(cell["rows"]), np.asarray(right))
-        return Outcome(cell["last"], cell["selected"], cell["history"], cell["facts"], judged), cell["warnings"]
+        plain = {name: cell[name] for name in ("last", "selected", "history", "facts", "pool_classes")}
+        return Outcome(**plain, judged=judged), cell["warnings"]
 
     def has_start(self, seed: int) -> bool:
         return all(self.starts.file((seed,), ending).exists() for ending in (".safetensors", ".json"))

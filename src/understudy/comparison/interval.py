@@ -54,19 +54,25 @@ class Interval:
         return cls._around(mean, effect * variance / count, count - 1, count)
 
     @classmethod
-    def of_rows(cls, values: Array, *, lowest: float, count: int | None = None) -> "Interval":
+    def of_rows(cls, values: Array, *, lowest: float, count: int | None = None, effect: float = 1.0) -> "Interval":
         """Of one value a row in [``lowest``, 1]: 0 and 1 by whether it is right, −1 to 1 by a difference of two.
 
-        Without such a bound (−∞) no row is added.
+        Without such a bound (−∞) no row is added. ``effect``: as in ``of``.
         """
         ends = _ends(lowest)
         rows, padded = len(values) + len(ends), np.concatenate([values, ends])
-        found = cls._around(float(padded.mean()), float(padded.var()) / rows, max(rows - 3, 1), count or len(values))
+        variance = effect * float(padded.var()) / rows
+        found = cls._around(float(padded.mean()), variance, max(rows - 3, 1), count or len(values))
         return found._within(float(values.mean()), lowest, rows)
 
     @classmethod
-    def crossed(cls, values: Sequence[Array], rows: Sequence[Array], *, lowest: float = -1.0) -> "Interval":
-        """One array of values per seed, one per test row in [``lowest``, 1]; ``rows`` says which rows these are."""
+    def crossed(
+        cls, values: Sequence[Array], rows: Sequence[Array], *, lowest: float = -1.0, effect: float = 1.0
+    ) -> "Interval":
+        """One array of values per seed, one per test row in [``lowest``, 1]; ``rows`` says which rows these are.
+
+        ``effect``: as in ``of``, where no row is tested twice.
+        """
         count = len(values)
         seed_means = [float(mine.mean()) for mine in values]
         plain = cls.of(seed_means)
@@ -78,7 +84,7 @@ class Interval:
             # One judgement, repeated: no seed had a hand in it (the teacher), and only the rows were drawn.
             return cls.of_rows(values[0], lowest=lowest, count=count)
         if len(every) == len(index):
-            return cls.of_rows(np.concatenate(values), lowest=lowest, count=count)
+            return cls.of_rows(np.concatenate(values), lowest=lowest, count=count, effect=effect)
         added = _ends(lowest)
         size = len(every) + len(added)
         centre = (len(every) * plain.mean + float(added.sum())) / size

@@ -6,7 +6,7 @@ comparison.recommendation.choice
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from understudy.comparison.interval import Array, Interval
 from understudy.errors import UnderstudyError
 from understudy.maths.metric_scores import ACCURACY, LOG_LOSS
+from understudy.maths.proportions import design_effect, disagreement
 from understudy.store.console import Shown, from_report
 from understudy.training.run import Run
 
@@ -39,6 +40,8 @@ class Outcome:
     history: list[dict[str, float]] = field(default_factory=list)
     facts: dict[str, float] = field(default_factory=dict)
     judged: Correct | None = field(default=None, compare=False)
+    #: Of the pool's first rows, where gold is split into folds.
+    pool_classes: Sequence[int] = field(default=(), compare=False)
 
     @classmethod
     def of(cls, result: "Run | float") -> "Outcome":
@@ -112,7 +115,15 @@ class Comparison(Shown):
     def accuracy(self, method: str) -> Interval:
         """At the last epoch; by another ``metric``, that."""
         mine = self._of(method)
-        return _interval(mine, dict.fromkeys(mine), self.least)
+        return _interval(mine, dict.fromkeys(mine), self.least, self.fold_effect(method))
+
+    def fold_effect(self, method: str) -> float:
+        """The variance of an accuracy in folds over that of as many independent rows; by another ``metric`` 1."""
+        cells = list(self._of(method).values())
+        right = np.concatenate([np.zeros(0), *(one.judged.right for one in cells if one.judged is not None)])
+        if self.metric != ACCURACY or not all(len(one.pool_classes) for one in cells):
+            return 1.0
+        return design_effect(right.sum(), len(right), disagreement([one.pool_classes for one in cells]))
 
     @property
     def metric_name(self) -> str:
@@ -236,7 +247,9 @@ def _on_other_rows(mine: Iterable[Outcome], theirs: Iterable[Outcome]) -> bool:
     return not np.isin(ours, others).any()
 
 
-def _interval(mine: Mapping[int, Outcome], others: Mapping[int, Outcome | None], lowest: float) -> Interval:
+def _interval(
+    mine: Mapping[int, Outcome], others: Mapping[int, Outcome | None], lowest: float, effect: float = 1.0
+) -> Interval:
     """Of the accuracies, minus the others' where given; over rows too where all have per-row results."""
     gaps = [mine[seed].last - (0.0 if other is None else other.last) for seed, other in others.items()]
     values, rows = [], []
@@ -254,7 +267,7 @@ def _interval(mine: Mapping[int, Outcome], others: Mapping[int, Outcome | None],
             return Interval.of(gaps)
         values.append(one.right[mine_at].astype(float) - their.right[theirs_at])
         rows.append(shared)
-    return Interval.crossed(values, rows, lowest=lowest) if values else Interval.of(gaps)
+    return Interval.crossed(values, rows, lowest=lowest, effect=effect) if values else Interval.of(gaps)
 
 
 def _as_dict(interval: Interval | None) -> dict[str, float | None] | None:

@@ -1,8 +1,9 @@
 """Which option to take, as a decision: the best expected accuracy given the measurements, and its probability.
 
 Options are all methods, training on gold only, and the teacher's own labels where its accuracy is known. One that is
-not better than the majority-class baseline is no option. Expected accuracies and every option's probability of being
-the best come from their joint uncertainty; p-values against the reference are corrected for the number of methods
+not better than the majority-class baseline is no option, but it tells how far apart options lie: without it, what seems
+above chance by luck alone would be expected there (of labels that tell nothing, 15 points too high). Expected
+accuracies and every option's probability of being the best come from their joint uncertainty; p-values against the reference are corrected for the number of methods
 (Holm). ``report/recommendation_text.py`` puts it into sentences.
 
     recommend(comparison).choice
@@ -44,11 +45,13 @@ ONE_START = 0.01
 def recommend(comparison: Comparison) -> Recommendation:
     adjusted = adjusted_p(comparison)
     at_chance = [name for name in comparison.outcomes if _is_at_chance(comparison, name)]
-    options = [name for name in _well_measured(comparison) if name not in at_chance]
+    every = _well_measured(comparison)
+    options = [name for name in every if name not in at_chance]
     if not options:
         return Recommendation(NOTHING, adjusted, at_chance=at_chance)
-    estimates = estimate_options(comparison, options)
-    draws = estimates.draws()
+    estimates = estimate_options(comparison, every)
+    draws = estimates.draws()[:, [every.index(name) for name in options]]
+    best = np.bincount(draws.argmax(1), minlength=len(options)) / len(draws)
     expected = dict(zip(options, draws.mean(0).tolist(), strict=True))
     low, high = np.quantile(draws, (0.025, 0.975), axis=0).clip(comparison.least, 1).tolist()
     students = [name for name in options if name != TEACHER]
@@ -58,7 +61,7 @@ def recommend(comparison: Comparison) -> Recommendation:
         student=max(students, key=lambda name: expected[name], default=None),
         expected=expected,
         intervals=dict(zip(options, zip(low, high, strict=True), strict=True)),
-        chances=estimates.chances(draws),
+        chances=dict(zip(options, best.tolist(), strict=True)),
         at_chance=at_chance,
         posterior=estimates,
     )
@@ -130,10 +133,6 @@ class OptionEstimates:
         drawn: Array = centres + (vectors @ noise[:, :, None])[:, :, 0]
         return drawn
 
-    def chances(self, draws: Array) -> dict[str, float]:
-        best = np.bincount(draws.argmax(1), minlength=len(self.names)) / len(draws)
-        return dict(zip(self.names, best.tolist(), strict=True))
-
     def gap(self, first: str, second: str) -> tuple[float, float, float]:
         """Of two options: the difference, and its variance by seeds and by rows."""
         contrast = np.array([(name == first) - float(name == second) for name in self.names])
@@ -179,7 +178,8 @@ def estimate_options(comparison: Comparison, names: Sequence[str]) -> OptionEsti
     table = [[by_seed[seed] for seed in seeds] for by_seed in outcomes]
     values = np.array([[one.last for one in cells] for cells in table])
     if len(seeds) > 1:
-        of_seeds = _by_seeds(values)
+        effects = np.sqrt([comparison.fold_effect(name) for name in names])
+        of_seeds = _by_seeds(values) * effects[:, None] * effects
     else:
         of_seeds = np.diag([0.0 if name == TEACHER else ONE_START**2 for name in names])
     of_rows, rows, folds = _by_rows(table, values.mean(1))

@@ -14,8 +14,10 @@ covariate >= c, and the last value beyond the end. The pool-adjacent-violators f
 The gold rows are redrawn, the curve fitted again, and the middle ``level`` of its values at a row is the band there.
 Rows and responses are both redrawn: a step's responses come from its accuracy with one more right and one more wrong
 row (Laplace). Redrawing the rows as they are would call a step certain where its few rows happened to be all right, and
-then a 95% band held the truth in 30 to 70% of simulations at the sure end; this one does in 95 to 99% where accuracy
-rises with confidence, and in about 90% where it is flat (an isotonic fit bends at its ends).
+then a 95% band held the truth in 30 to 70% of simulations at the sure end. An isotonic fit also bends at its ends, and
+redrawn it bends once more, away from a flat truth: the band is the wider of the plain quantiles and the bias-corrected
+ones (Efron, 1981), in order. It holds the truth in 97 to 99% where accuracy rises with confidence and in 92 to 98 where
+it is flat (plain quantiles: 85 to 89), at the very ends of a flat one in 82 (58).
 
 Width falls with the number of gold rows as n^(−rate): 1/3 where an isotonic curve rises, 1/2 where it is flat and for
 the accuracies of single classes. The rate is read off the bootstrap itself (bands from a quarter of the rows against
@@ -285,7 +287,7 @@ def curve_bands(
         return np.clip(curves, lower, 1)
 
     knot = torch.searchsorted(torch.from_numpy(knots), queries.double().nan_to_num()).clamp(max=len(knots) - 1)
-    return _bands(redraw, knot, queries.isnan(), len(covariate), level, repeats)
+    return _bands(redraw, knot, queries.isnan(), len(covariate), level, repeats, np.clip(chance, lower, 1))
 
 
 def _laplace(group: NDArray[np.intp], right: Floats) -> Floats:
@@ -314,16 +316,32 @@ def class_bands(
     return _bands(redraw, queries.clamp(min=0), queries < 0, int(counts.sum()), level, repeats)
 
 
+def _limits(curves: Floats, outside: float, centre: Floats | None) -> Floats:
+    """Quantiles of redrawn ``curves``; with the ``centre`` they were drawn from, no narrower than the corrected ones."""
+    from scipy.special import ndtr, ndtri
+
+    plain = np.quantile(curves, [outside, 1 - outside], axis=0)
+    if centre is None:
+        return plain
+    last, ordered = len(curves) - 1, np.sort(curves, axis=0)
+    below = ((curves < centre).mean(0) + (curves <= centre).mean(0)) / 2
+    shift, reach = 2 * ndtri(np.clip(below, 0.5 / len(curves), 1 - 0.5 / len(curves))), ndtri(1 - outside)
+    places = np.stack([np.floor(last * ndtr(shift - reach)), np.ceil(last * ndtr(shift + reach))])
+    low, high = np.sort(np.take_along_axis(ordered, places.astype(np.intp), axis=0), axis=1)
+    return np.stack([np.minimum(plain[0], low), np.maximum(plain[1], high)])
+
+
 def _bands(
-    redraw: Callable[[int], Floats], index: Tensor, missing: Tensor, rows: int, level: float, repeats: int
-) -> Bands:
-    """``redraw(rows)``: estimates ``(repeats, …)`` from so many rows, one per queried row."""
+    redraw: Callable[[int], Floats], index: Tensor, missing: Tensor, rows: int, level: float, repeats: int,
+    centre: Floats | None = None,
+) -> Bands:  # fmt: skip
+    """``redraw(rows)``: estimates ``(repeats, …)`` from so many rows, one per queried row; ``centre``: of ``_limits``."""
     if not 0 < level < 1:
         raise UnderstudyError(f"bands(level={level}): the level lies between 0 and 1")
     if repeats < 20:
         raise UnderstudyError(f"bands(repeats={repeats}): at least 20 redraws are needed")
     fewer, outside = max(2, rows // 4), (1 - level) / 2
-    limits = [np.quantile(redraw(count), [outside, 1 - outside], axis=0) for count in (rows, fewer)]
+    limits = [_limits(redraw(count), outside, centre) for count in (rows, fewer)]
     (low, high), (few_low, few_high) = (
         [torch.from_numpy(values)[index].masked_fill(missing, float("nan")) for values in pair] for pair in limits
     )
