@@ -88,7 +88,7 @@ class Cell(NamedTuple):
 def add(sums: Sequence[float], found: Sequence[Found]) -> list[float]:
     """One more data set: the sums of 1, of whether the truth is held, of the error, its square, and the width."""
     held = np.mean([one.low - 1e-12 <= one.truth <= one.high + 1e-12 for one in found])
-    off = np.mean([one.estimate - one.truth for one in found])
+    off = np.nan_to_num(np.mean([one.estimate - one.truth for one in found]))  # no estimate: no bias
     width = np.mean([one.high - one.low for one in found])
     # Rounded, so that files are small and 1e-17 is no bias.
     return [round(float(a + b), 9) for a, b in zip(sums, (1, held, off, off**2, width), strict=True)]
@@ -188,11 +188,12 @@ def _part_line(part: str, kept: Mapping[str, Any]) -> str:
 
 
 def _text(found: Cell | None) -> str:
-    """``95.5/−0.1``: coverage in percent, and the bias in points."""
+    """``95.5/−0.1``: coverage in percent, and the bias in points; no bias where an interval alone is printed."""
     if found is None or found.sets < FEWEST:
         return "–"
     covered, bias = f"{100 * found.coverage:.1f}", f"{100 * found.bias:+.1f}".replace("-", "−")
-    return f"{f'**{covered}**' if found.misses else covered}/{f'**{bias}**' if found.is_biased else bias}"
+    shown = f"**{covered}**" if found.misses else covered
+    return shown if not found.bias_error else f"{shown}/{f'**{bias}**' if found.is_biased else bias}"
 
 
 def main() -> None:

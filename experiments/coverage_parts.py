@@ -75,7 +75,7 @@ def audit(signal: str, gold_rows: int, seed: int) -> Intervals:
     record, pool = measures.audit_data(data.gold, data.pool, None), data.on_pool
     noise, strata = measures.pool_noise(record)
     accuracy, confusion = measures.accuracy_of(record), measures.confusion_of(record, strata, most=8)
-    label, joint = pool.probs.argmax(1), truth["joint"]
+    label = pool.probs.argmax(1)
     result: Intervals = {
         "noise of the pool": [of(noise.pool, 1 - pool.right.mean())],
         "teacher's accuracy": [of(accuracy.overall, truth["accuracy"])],
@@ -86,9 +86,6 @@ def audit(signal: str, gold_rows: int, seed: int) -> Intervals:
             of(pair.rate, (pool.y[label == pair.predicted] == pair.truth).mean()) for pair in confusion.pairs
         ],
     }
-    for pair in confusion.asymmetries:
-        more, less = joint[pair.truth, pair.predicted], joint[pair.predicted, pair.truth]
-        result.setdefault("asymmetry of a confusion", []).append(of(pair.share, more / (more + less)))
     for each, precision, recall in zip(accuracy.per_class, truth["precision"], truth["recall"], strict=True):
         if each.precision.known:
             result.setdefault("precision of a class", []).append(of(each.precision, precision))
@@ -114,7 +111,8 @@ def audit_curves(signal: str, gold_rows: int, seed: int) -> Intervals:
         "accuracy by confidence": [Found(*map(float, point)) for point in points],
     }
     shown = [one.row for one in suspects.top]
-    result["wrong labels among the suspects"] = [of(suspects.errors, wrong[shown].mean())]
+    errors = suspects.errors  # only the interval is printed
+    result["wrong labels among the suspects"] = [Found(np.nan, errors.low, errors.high, float(wrong[shown].mean()))]
     if suspects.roc.known:
         result["ROC-AUC of the suspects"] = [of(suspects.roc, roc_area(suspects.probability, wrong))]
     return result

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from understudy.comparison.outcome import Comparison, Correct, Outcome
-from understudy.comparison.recommendation import _by_rows, _by_seeds, estimate_options, posterior
+from understudy.comparison.recommendation import _by_rows, _by_seeds, estimate_options, posterior, recommend
 
 
 def test_posterior_by_hand() -> None:
@@ -71,3 +71,33 @@ def test_what_no_seed_had_a_hand_in_has_the_variance_of_its_rows() -> None:
     one = Outcome(0.5, judged=Correct(np.arange(4), np.array([True, True, False, False])))
     beyond, rows, folds = _by_rows([[one, one]], np.array([0.5]))
     assert beyond == pytest.approx(np.array([[1 / 12 + 1 / 72]])) and rows == 4 and not folds
+
+
+def test_folds_whose_students_disagree_count_for_fewer_rows_by_hand() -> None:
+    """A quarter of the pool is told apart, 6 of 10 gold rows are right: 1 + 0.75 · 0.25 / (7/12 · 5/12) = 1.771."""
+    found, plain = Comparison("a"), Comparison("a")
+    for seed, classes in enumerate(([0, 0, 1, 1], [0, 1, 1, 1])):
+        right = Correct(np.arange(5) + 5 * seed, np.array([1, 1, 1, 0, 0], dtype=bool))
+        found.add("a", seed, Outcome(0.6, judged=right, pool_classes=classes))
+        plain.add("a", seed, Outcome(0.6, judged=right))
+    assert found.fold_effect("a") == pytest.approx(1 + 0.75 * 0.25 * 144 / 35) and plain.fold_effect("a") == 1
+    wider = found.accuracy("a").error / plain.accuracy("a").error
+    assert wider == pytest.approx(found.fold_effect("a") ** 0.5)
+
+
+def test_what_is_above_chance_by_luck_is_not_expected_there() -> None:
+    """Four options that tell nothing, five folds of 12 rows: shrunk over those above chance alone it is 10 points."""
+    rng, off = np.random.default_rng(0), []
+    for _ in range(100):
+        found = Comparison("a")
+        truth = rng.integers(0, 2, 60)
+        for seed, rows in enumerate(np.split(np.arange(60), 5)):
+            always = truth[rows] == np.bincount(truth).argmax()
+            found.majority[seed] = Outcome(float(always.mean()), judged=Correct(rows, always))
+            for name in "abcd":
+                right = rng.random(12) < 0.5
+                found.add(name, seed, Outcome(float(right.mean()), judged=Correct(rows, right)))
+        said = recommend(found)
+        if said.student is not None:
+            off.append(said.expected[said.student] - 0.5)
+    assert len(off) >= 8 and np.mean(off) < 0.07

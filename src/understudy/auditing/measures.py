@@ -256,10 +256,6 @@ class Asymmetry:
     p_value: float
 
     @property
-    def share(self) -> Share:
-        return exact(self.more, self.more + self.less)
-
-    @property
     def significant(self) -> bool:
         return self.p_value < SIGNIFICANT
 

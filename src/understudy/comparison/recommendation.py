@@ -3,8 +3,8 @@
 Options are all methods, training on gold only, and the teacher's own labels where its accuracy is known. One that is
 not better than the majority-class baseline is no option, but it tells how far apart options lie: without it, what seems
 above chance by luck alone would be expected there (of labels that tell nothing, 15 points too high). Expected
-accuracies and every option's probability of being the best come from their joint uncertainty; p-values against the reference are corrected for the number of methods
-(Holm). ``report/recommendation_text.py`` puts it into sentences.
+accuracies and every option's probability of being the best come from their joint uncertainty; p-values against the
+reference are corrected for the number of methods (Holm). ``report/recommendation_text.py`` puts it into sentences.
 
     recommend(comparison).choice
 

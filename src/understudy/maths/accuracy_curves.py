@@ -317,7 +317,7 @@ def class_bands(
 
 
 def _limits(curves: Floats, outside: float, centre: Floats | None) -> Floats:
-    """Quantiles of redrawn ``curves``; with the ``centre`` they were drawn from, no narrower than the corrected ones."""
+    """Quantiles of redrawn ``curves``; no narrower than those corrected by the ``centre`` of the draws."""
     from scipy.special import ndtr, ndtri
 
     plain = np.quantile(curves, [outside, 1 - outside], axis=0)
@@ -335,7 +335,7 @@ def _bands(
     redraw: Callable[[int], Floats], index: Tensor, missing: Tensor, rows: int, level: float, repeats: int,
     centre: Floats | None = None,
 ) -> Bands:  # fmt: skip
-    """``redraw(rows)``: estimates ``(repeats, …)`` from so many rows, one per queried row; ``centre``: of ``_limits``."""
+    """``redraw(rows)``: estimates ``(repeats, …)`` from so many rows, one per queried row. ``centre``: ``_limits``."""
     if not 0 < level < 1:
         raise UnderstudyError(f"bands(level={level}): the level lies between 0 and 1")
     if repeats < 20:

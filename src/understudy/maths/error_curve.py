@@ -11,7 +11,8 @@ With z the normal score of a row's rank in the pool, so that no outlier leads fa
 The first rows of a large pool are more suspect than any gold row. What a logistic curve says there is extrapolated and
 too high (90% stated, 50% true on CIFAR-10), because beyond some point scores tell nothing more: c is that ceiling. All
 three are averaged over their posterior on a grid, b with a half-normal prior (0: every label has the base rate), c with
-a uniform one. Where gold has few errors, the ceiling is unknown and the interval wide.
+a uniform one. Where gold has few errors, the ceiling is unknown, the interval wide, and the mean nearer to the base
+rate than the truth (by 36 points of 24 rows with a strong signal): reports print the interval alone.
 """
 
 from dataclasses import dataclass

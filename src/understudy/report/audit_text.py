@@ -34,7 +34,12 @@ def print_audit(audit: Audit, console: Console | None = None) -> None:
     print_table(out, "[bold]Teacher on gold, by class (95% CI)[/]", _classes(audit), columns)
     if audit.confusion.pairs:
         columns = ["truth→predicted", "gold rows", "rate (95% CI)", "pool rows", "95% CI"]
-        print_table(out, "[bold]Most frequent confusions[/]", _confusions(audit), columns)
+        print_table(
+            out,
+            "[bold]Most frequent confusions that gold shows: of few rows, rates look too high[/]",
+            _confusions(audit),
+            columns,
+        )
     if audit.accuracy.top_k[1:]:
         top = "  ".join(f"top-{k} {percent_range(share)}" for k, share in enumerate(audit.accuracy.top_k, start=1))
         out.print(f"Top-k accuracy (95% CI): {top}")
