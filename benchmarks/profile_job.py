@@ -1,11 +1,13 @@
-"""Where the time of a job goes: CPU seconds of ``understudy train`` or ``compare`` on texts, by phase, one process.
+"""Where the time of a job goes: CPU seconds of ``understudy train`` or ``compare``, by phase, one process.
 
-Rows are passages of three sentences of film reviews (IMDB), each with the sentiment of its review; the pool's labels
-have 25% planted errors, and 300 gold rows have both labels. A phase's seconds are without those of the phases that it
+Texts are passages of three sentences of film reviews (IMDB), each with the sentiment of its review; the pool's labels
+have 25% planted errors, and 300 gold rows have both labels. Numbers are a table of 12 columns, labelled by a net of
+random weights with as many errors. A phase's seconds are without those of the phases that it
 calls.
 
     make profile                                               # 2,000 and 20,000 rows
     python -m benchmarks.profile_job --rows 100000
+    python -m benchmarks.profile_job --data numbers --rows 2000
     python -m benchmarks.profile_job --job compare --rows 20000
 """
 
@@ -47,7 +49,7 @@ PHASES = {
     "report": ("report.run_page:write_job_report", "report.run_text:print_sources"),
 }
 #: What is counted as one training.
-TRAINING = "training.fit:Training.run"
+TRAININGS = ("training.fit:Training.run", "training.fit_together:fit_stacked")
 
 
 def passages(rows: int) -> tuple[list[str], np.ndarray[Any, Any]]:
@@ -62,12 +64,23 @@ def passages(rows: int) -> tuple[list[str], np.ndarray[Any, Any]]:
     return [texts[row] for row in chosen], labels[chosen]
 
 
-def write_files(folder: Path, rows: int) -> tuple[Path, Path]:
+def numbers(rows: int) -> tuple[dict[str, Any], np.ndarray[Any, Any]]:
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(rows, 12))
+    y = np.tanh(x @ draw.normal(size=(12, 16))) @ draw.normal(size=16) > 0
+    return {f"n{column}": x[:, column] for column in range(12)}, y.astype(int)
+
+
+def write_files(folder: Path, rows: int, data: str) -> tuple[Path, Path]:
     """Gold and pool, whose ``teacher_label`` is wrong on a share of ``ERRORS``."""
-    texts, y = passages(rows + GOLD)
+    if data == "text":
+        texts, y = passages(rows + GOLD)
+        columns: dict[str, Any] = {"text": texts}
+    else:
+        columns, y = numbers(rows + GOLD)
     wrong = np.random.default_rng(1).random(len(y)) < ERRORS
     names = np.array(["negative", "positive"])
-    table = pa.table({"text": texts, "label": names[y], "teacher_label": names[y ^ wrong]})
+    table = pa.table({**columns, "label": names[y], "teacher_label": names[y ^ wrong]})
     gold, pool = folder / "gold.parquet", folder / "pool.parquet"
     pq.write_table(table.slice(0, GOLD), gold)
     pq.write_table(table.slice(GOLD).drop_columns(["label"]), pool)
@@ -105,13 +118,15 @@ class Clock:
         for phase, places in PHASES.items():
             for place in places:
                 _replace(place, lambda function, phase=phase: self.timed(phase, function))
-        _replace(TRAINING, self._counted)
+        for place in TRAININGS:
+            _replace(place, self._counted)
 
     def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def run(*args: Any, **options: Any) -> Any:
-            self.calls["trainings"] += 1
-            self.calls[f"trainings: {self._stack[-1]}"] += 1
+            students = len(args[0]) if isinstance(args[0], list) else 1
+            for name, count in (("trainings", 1), ("students", students), (f"students: {self._stack[-1]}", students)):
+                self.calls[name] += count
             return function(*args, **options)
 
         return run
@@ -120,11 +135,12 @@ class Clock:
         self._switch()
         total = sum(self.seconds.values())
         for phase, seconds in sorted(self.seconds.items(), key=lambda each: -each[1]):
-            trainings = self.calls[f"trainings: {phase}"]
-            shown = f"   {trainings} trainings" if trainings else ""
+            students = self.calls[f"students: {phase}"]
+            shown = f"   {students} students" if students else ""
             yield f"{seconds:8.1f} s {seconds / total:6.0%}  {phase}{shown}"
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        yield f"{total:8.1f} s   all; {self.calls['trainings']} trainings; {memory:,.0f} MB at most"
+        students, trainings = self.calls["students"], self.calls["trainings"]
+        yield f"{total:8.1f} s   all; {students} students in {trainings} trainings; {memory:,.0f} MB at most"
 
 
 def _replace(place: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
@@ -142,19 +158,20 @@ def _replace(place: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]
             setattr(each, name, after)
 
 
-def profile(job: str, rows: int) -> Iterator[str]:
+def profile(job: str, rows: int, data: str) -> Iterator[str]:
     from understudy.cli import app
 
     with tempfile.TemporaryDirectory() as folder:
-        gold, pool = write_files(Path(folder), rows)
+        gold, pool = write_files(Path(folder), rows, data)
         for module in ("comparison.compare", "training.job", "report.run_page"):
             __import__(f"understudy.{module}")
         clock = Clock()
         clock.watch()
-        files = ["--gold", gold, "--pool", pool, "--text", "text", "--encoder", "none", "--out", Path(folder) / "out"]
+        files = ["--gold", gold, "--pool", pool, "--out", Path(folder) / "out"]
+        files += ["--text", "text", "--encoder", "none"] if data == "text" else []
         options = ["--workers", 1] if job == "compare" else ["--option", "workers=1"]
         app([job, *map(str, [*files, *options]), "--quiet"], standalone_mode=False)
-        yield f"\nunderstudy {job}, {rows:,} rows"
+        yield f"\nunderstudy {job}, {data}, {rows:,} rows"
         yield from clock.lines()
 
 
@@ -164,9 +181,10 @@ def main() -> None:
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--job", choices=("train", "compare"), default="train")
+    parser.add_argument("--data", choices=("text", "numbers"), default="text")
     parser.add_argument("--rows", type=int, default=20_000, help="of the pool")
     options = parser.parse_args()
-    for line in profile(options.job, options.rows):
+    for line in profile(options.job, options.rows, options.data):
         print(line, flush=True)
 
 

@@ -98,8 +98,8 @@ def test_pretraining_is_shared_and_changes_nothing(monkeypatch: pytest.MonkeyPat
         calls.append((options["seed"], options.get("test") is None))
         return plain(*given, **options)
 
-    def counted_resolved(*given: Any) -> torch.nn.Module:
-        calls.append((given[4].seed, True))
+    def counted_resolved(*given: Any) -> list[torch.nn.Module]:
+        calls.extend((part.options.seed, True) for part in given[1])
         return resolved(*given)
 
     monkeypatch.setattr(comparison_cells, "train", counted)

@@ -43,7 +43,7 @@ def test_neighbours_are_scikit_learns_on_gold_and_learned_rows() -> None:
     rows = torch.cat([asked.held_out.rows.take(torch.arange(15)), pool.x]) - centre  # type: ignore[list-item]
     theirs = NearestNeighbors(n_neighbors=5, metric="cosine").fit((known - centre).numpy())
     expected = (given[theirs.kneighbors(rows.numpy(), return_distance=False)].sum(1) + 1 / 3) / 6
-    np.testing.assert_allclose(NearestNeighbours(5).predict_out_of_fold(asked).numpy(), expected, atol=1e-5)
+    np.testing.assert_allclose(NearestNeighbours(5).predict_out_of_fold([asked])[0].numpy(), expected, atol=1e-5)
 
 
 def test_a_sparse_row_has_the_neighbours_of_the_same_dense_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,10 +60,10 @@ def test_a_sparse_row_has_the_neighbours_of_the_same_dense_row(monkeypatch: pyte
     # Sparse rows are not centred, so the dense ones must not be here either.
     monkeypatch.setattr(module, "unit_rows", lambda rows, centre: us.maths.nearest.unit_rows(rows))
     torch.testing.assert_close(
-        NearestNeighbours(5).predict_out_of_fold(dense), NearestNeighbours(5).predict_out_of_fold(thin)
+        NearestNeighbours(5).predict_out_of_fold([dense])[0], NearestNeighbours(5).predict_out_of_fold([thin])[0]
     )
     monkeypatch.setattr(module, "MOST_REFERENCES", 30)
-    assert NearestNeighbours(5).predict_out_of_fold(thin).shape == (15 + 300, CLASSES)
+    assert NearestNeighbours(5).predict_out_of_fold([thin])[0].shape == (15 + 300, CLASSES)
 
 
 def test_what_a_label_is_worth() -> None:
@@ -94,7 +94,7 @@ def test_rows_that_estimate_only_reach_no_member() -> None:
     other = asked.gold.take(torch.arange(len(asked.gold)))
     other.y = torch.where(other.estimate_only, (other.y + 1) % CLASSES, other.y)
     for member in (NearestNeighbours(), TrainedModel(us.vanilla()), TrainedModel(us.vanilla(), gold_only=True)):
-        first, second = (member.predict_out_of_fold(replace(asked, gold=given)) for given in (asked.gold, other))
+        first, second = (member.predict_out_of_fold([replace(asked, gold=given)])[0] for given in (asked.gold, other))
         assert first.equal(second), member
 
 
@@ -103,11 +103,11 @@ def test_a_fold_trains_by_a_seed_of_its_own_and_leaves_the_users_student_alone()
     net = student()
     before = {name: value.clone() for name, value in net.state_dict().items()}
     asked = replace(fold(gold, pool), student=net)
-    first = TrainedModel(us.vanilla()).predict_out_of_fold(asked)
-    assert first.shape == (315, CLASSES) and first.equal(TrainedModel(us.vanilla()).predict_out_of_fold(asked))
-    assert not first.equal(TrainedModel(us.vanilla()).predict_out_of_fold(replace(asked, number=1)))
+    first = TrainedModel(us.vanilla()).predict_out_of_fold([asked])[0]
+    assert first.shape == (315, CLASSES) and first.equal(TrainedModel(us.vanilla()).predict_out_of_fold([asked])[0])
+    assert not first.equal(TrainedModel(us.vanilla()).predict_out_of_fold([replace(asked, number=1)])[0])
     assert all(value.equal(before[name]) for name, value in net.state_dict().items())
-    told = TrainedModel(us.vanilla(), options={"lr": 0.0001}).predict_out_of_fold(asked)
+    told = TrainedModel(us.vanilla(), options={"lr": 0.0001}).predict_out_of_fold([asked])[0]
     assert not told.equal(first)
 
 
@@ -117,7 +117,7 @@ def test_a_student_on_labels_that_were_made_for_its_fold() -> None:
     asked = replace(fold(gold, pool), recipe=replace(RECIPE, epochs=10, gold_weight=0.01))
     member = RelabelledModel(us.vanilla(), [right, wrong])
     accuracy = [
-        float((member.predict_out_of_fold(replace(asked, number=k))[15:].argmax(1) == truth).double().mean())
+        float((member.predict_out_of_fold([replace(asked, number=k)])[0][15:].argmax(1) == truth).double().mean())
         for k in (0, 1)
     ]
     assert accuracy[0] > 0.8 and accuracy[1] < 0.3
@@ -158,15 +158,15 @@ def test_trees_are_scikit_learns_on_gold_and_learned_rows(monkeypatch: pytest.Mo
     rows = torch.cat([asked.gold.rows.take(torch.arange(45)), pool.x[asked.training_rows]])  # type: ignore[list-item]
     small = {"max_iter": 30, "max_leaf_nodes": 8, "early_stopping": False}
     theirs = HistGradientBoostingClassifier(**small).fit(rows, torch.cat([asked.gold.y, probs.argmax(1)]))
-    found = BoostedTrees().predict_out_of_fold(asked)
+    found = BoostedTrees().predict_out_of_fold([asked])[0]
     np.testing.assert_allclose(found[len(asked.held_out) :].numpy(), theirs.predict_proba(pool.x.numpy()))
     # On gold alone, of which no row has the last class.
     few = replace(asked, gold=asked.gold.take((asked.gold.y < 2).nonzero().squeeze(1)))
-    alone = BoostedTrees(gold_only=True).predict_out_of_fold(few)
+    alone = BoostedTrees(gold_only=True).predict_out_of_fold([few])[0]
     assert alone.shape == found.shape and alone[:, 2].eq(0).all() and alone.sum(1).allclose(torch.ones(()).double())
     one = replace(asked, gold=asked.gold.take((asked.gold.y == 0).nonzero().squeeze(1)))
     with pytest.raises(us.UnderstudyError, match="two classes"):
-        BoostedTrees(gold_only=True).predict_out_of_fold(one)
+        BoostedTrees(gold_only=True).predict_out_of_fold([one])[0]
     # At most so many cells: 4 columns, 3 trees a round.
     monkeypatch.setattr(module, "MOST_CELLS", 4 * 3 * 50)
     drawn = module._labelled_rows(asked, 50)[1]
@@ -175,7 +175,9 @@ def test_trees_are_scikit_learns_on_gold_and_learned_rows(monkeypatch: pytest.Mo
         torch.cat([asked.gold.y, probs.argmax(1)[torch.searchsorted(asked.training_rows, drawn)]]),
     )
     assert len(drawn) == 50
-    np.testing.assert_allclose(BoostedTrees().predict_out_of_fold(asked)[15:].numpy(), theirs.predict_proba(pool.x))
+    np.testing.assert_allclose(
+        BoostedTrees().predict_out_of_fold([asked])[0][15:].numpy(), theirs.predict_proba(pool.x)
+    )
 
 
 def test_a_linear_members_penalty_is_that_of_the_rows_it_learns_from() -> None:
@@ -191,5 +193,5 @@ def test_a_linear_members_penalty_is_that_of_the_rows_it_learns_from() -> None:
     rows = torch.cat([asked.gold.rows.take(torch.arange(45)), pool.x[asked.training_rows]])  # type: ignore[list-item]
     truth = torch.cat([asked.gold.y, pool.teacher.top1()[asked.training_rows]])
     theirs = LogisticRegression(C=10 / float(pool.x.square().sum(1).mean()), max_iter=1000).fit(rows, truth)
-    found = linear.predict_out_of_fold(asked)[len(asked.held_out) :]
+    found = linear.predict_out_of_fold([asked])[0][len(asked.held_out) :]
     np.testing.assert_allclose(found.numpy(), theirs.predict_proba(pool.x.numpy()), atol=5e-3)

@@ -1,6 +1,6 @@
 """Who is asked about what: nobody about rows it learned from, every row once; parts that are kept; who may fail."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ class Told:
 
     say: Callable[[Fold], Tensor]
 
-    def predict_out_of_fold(self, fold: Fold) -> Tensor:
-        return self.say(fold)
+    def predict_out_of_fold(self, folds: Sequence[Fold]) -> list[Tensor]:
+        return [self.say(fold) for fold in folds]
 
 
 def number(fold: Fold) -> Tensor:
@@ -134,15 +134,19 @@ def test_who_leaves_the_race_is_asked_no_more() -> None:
         return lambda fold: asked.append((name, fold.number)) or number(fold)  # type: ignore[func-returns-value]
 
     members = {name: Told(say(name)) for name in ("slow", "quick")}
-    said = crossfit(gold, pool, members).run(HERE, eliminate=lambda so_far: ["quick"])
+    said = crossfit(gold, pool, members).run(HERE, racing=members, eliminate=lambda so_far: ["quick"])
     assert asked == [("slow", 0), *(("quick", k) for k in range(4))]
+    asked.clear()
+    crossfit(gold, pool, members).run(HERE, racing=["quick"], eliminate=list)
+    assert asked == [*(("slow", k) for k in range(4)), *(("quick", k) for k in range(4))]
     assert list(said.pool) == ["quick"] and set(said.gold) == {"slow", "quick"}
     assert int((~said.gold["slow"].isnan()).all(1).sum()) == 15
 
 
-def test_finished_parts_are_kept_and_of_other_work_refused(tmp_path: Path) -> None:
+def test_finished_parts_are_kept_and_of_other_work_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gold, pool, _ = world()
     asked: list[int] = []
+    monkeypatch.setattr(cross_fitting, "can_stack", lambda *given: False)
 
     def counted(fold: Fold) -> Tensor:
         if len(asked) == 2:

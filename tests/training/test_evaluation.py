@@ -1,5 +1,6 @@
 """``run.evaluation``: on the test set, cross-validated on gold, or of a pilot; stored with the run."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from understudy.training.evaluation import (
     measure_classes,
 )
 from understudy.training.options import TrainingOptions
+from understudy.training.prepare import FitPart
 from understudy.training.train import fit_resolved
 
 from ..three_blobs import FAST, student, world
@@ -52,8 +54,8 @@ def evaluated(
     """Of a student that always predicts a class, beside one of gold alone that always predicts another."""
     pool = us.Pool(torch.zeros(60, 1), torch.arange(60) % 2)
 
-    def fit(gold: us.Gold, pool: us.Pool | None, objective: Objective, options: TrainingOptions) -> nn.Module:
-        return Always(gold_only if pool is None else predicts, odds)
+    def fit(parts: Sequence[FitPart], objective: Objective) -> list[nn.Module]:
+        return [Always(gold_only if part.pool is None else predicts, odds) for part in parts]
 
     options, student = TrainingOptions(epochs=1), Always(predicts, odds)
     return evaluate_training(student, gold, pool, test, us.vanilla(), options, fit, weight_decay=0.0, **more)
@@ -174,7 +176,7 @@ def test_rows_are_predicted_by_students_trained_without_them() -> None:
     y = torch.randint(2, (40,), generator=torch.Generator().manual_seed(0))
     gold, options = us.Gold(torch.eye(40), y), TrainingOptions(epochs=60, lr=0.1)
     fit = partial(fit_resolved, lambda: us.models.linear(40, 2))
-    assert us.evaluate(fit(gold, None, us.vanilla(), options), gold)["accuracy"] == 1.0
+    assert us.evaluate(fit([FitPart(gold, None, options)], us.vanilla())[0], gold)["accuracy"] == 1.0
     found = cross_validate(fit, gold, None, us.vanilla(), options)
     correct = None if found is None else found.correct(gold)
     assert correct is not None and len(correct) == 40 and float(correct.double().mean()) < 0.8
@@ -184,9 +186,9 @@ def test_a_student_of_fewer_rows_takes_as_many_steps() -> None:
     """Of 40 rows in batches of 32 an epoch has two steps; of the 30 that a fold leaves, two batches of 15."""
     sizes, gold = [], us.Gold(torch.zeros(40, 1), torch.arange(40) % 2)
 
-    def fit(gold: us.Gold, pool: us.Pool | None, objective: Objective, options: TrainingOptions) -> nn.Module:
-        sizes.append((len(gold), options.batch_size))
-        return Always(1)
+    def fit(parts: Sequence[FitPart], objective: Objective) -> list[nn.Module]:
+        sizes.extend((len(gold), options.batch_size) for gold, _, options in parts if gold is not None)
+        return [Always(1) for _ in parts]
 
     cross_validate(fit, gold, None, us.vanilla(), TrainingOptions(epochs=1, batch_size=32))
     assert sizes == [(30, 15)] * 4

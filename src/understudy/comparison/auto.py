@@ -81,7 +81,7 @@ class Pilot:
         return self.view.gold
 
     def fit(self, executor: Executor, *, progress: bool = False) -> OutOfFold:
-        return self.base_models.run(executor, eliminate=self._eliminate, progress=progress)
+        return self.base_models.run(executor, racing=self._racing, eliminate=self._eliminate, progress=progress)
 
     def candidates(
         self, found: OutOfFold, sources: OutOfFold, labels: ReconciledPool | None, executor: Executor, *,
@@ -122,15 +122,17 @@ class Pilot:
             seed=self.recipe.seed, folder=self.folder,
         )  # fmt: skip
 
+    @property
+    def _racing(self) -> set[str]:
+        """The candidates but for those that serve as label sources, which stay, for diversity."""
+        return {name for name in self.objectives if not (self.own.reconcile and name in SOURCES)}
+
     def _eliminate(self, predictions: dict[str, Tensor]) -> list[str]:
-        """Without the candidates that are clearly behind; those that serve as label sources stay, for diversity."""
-        scored = {name: probs for name, probs in predictions.items() if name in self.objectives}
-        going_on = still_competitive(scored, self.gold.y, metric=self.recipe.metric)
-        return [
-            name
-            for name in predictions
-            if name in going_on or name not in self.objectives or (self.own.reconcile and name in SOURCES)
-        ]
+        """Without the candidates that are clearly behind on the rows that all have predicted."""
+        rows = torch.stack([~probs.isnan().any(1) for probs in predictions.values()]).all(0)
+        scored = {name: probs[rows] for name, probs in predictions.items() if name in self.objectives}
+        going_on = still_competitive(scored, self.gold.y[rows], metric=self.recipe.metric)
+        return [name for name in predictions if name in going_on or name not in self._racing]
 
     def settings(self) -> dict[str, Any]:
         """What must be the same for a pilot to resume."""

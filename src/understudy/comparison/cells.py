@@ -36,7 +36,7 @@ from understudy.store.fingerprints import fingerprint
 from understudy.training.callbacks import Callback
 from understudy.training.evaluation import gold_only_options
 from understudy.training.options import AUTO, FINAL, NOT_SHARED, SHARED, TrainingOptions
-from understudy.training.prepare import check_outputs
+from understudy.training.prepare import FitPart, check_outputs
 from understudy.training.run import Run, state_to_bytes
 from understudy.training.train import fit_resolved, train
 
@@ -155,7 +155,8 @@ class Job:
         """The student of a seed, pretrained on its gold, for all methods; as the bytes of a file."""
         recipe = self.recipe.on_gold(self.recipe.pretrain_epochs, pretrain_epochs=0, finetune_epochs=0, seed=seed)
         gold = self.parts(seed).gold
-        return state_to_bytes(fit_resolved(self.student, gold, None, METHODS["vanilla"](), recipe).state_dict())
+        (student,) = fit_resolved(self.student, [FitPart(gold, None, recipe)], METHODS["vanilla"]())
+        return state_to_bytes(student.state_dict())
 
     def train(self, cell: Cell) -> tuple[Outcome, list[str]]:
         """Train one method under one seed; its outcome and warnings."""

@@ -1,17 +1,16 @@
 """Base models: models trained on all folds but one, which predict the rows they were not trained on.
 
-A base model gets a fold, i.e. the gold and pool rows it may train on, and predicts class probabilities for the held-out
-gold rows and for every pool row:
+A base model gets folds, i.e. the gold and pool rows it may train on, and predicts for each class probabilities of the
+held-out gold rows and of every pool row:
 
-    TrainedModel(us.gce()).predict_out_of_fold(fold)     # the user's own student, trained with a method
+    TrainedModel(us.gce()).predict_out_of_fold([fold])   # the user's own student, trained with a method
     TrainedModel(us.vanilla(), gold_only=True)           # without the pool
     NearestNeighbours(10)                                # the mean label of the ten most similar rows
 
 ``vector_models`` adds those that need rows of numbers: a linear model and trees make other errors than a net.
 """
 
-import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
@@ -34,8 +33,9 @@ from understudy.models.registry import Student
 from understudy.objective import Objective
 from understudy.training.automatic_options import WIDE, l2_of_c, mean_square
 from understudy.training.evaluation import gold_only_options
-from understudy.training.fit import fit_student
+from understudy.training.fit_together import fit_students
 from understudy.training.options import AUTO, TrainingOptions
+from understudy.training.prepare import FitPart
 
 # With more columns a linear model has too many weights, and with more rows the neighbour search takes too long.
 MOST_COLUMNS, MOST_REFERENCES = 50_000, 20_000
@@ -76,8 +76,8 @@ class Fold:
 
 
 class BaseModel(Protocol):
-    def predict_out_of_fold(self, fold: Fold) -> Tensor:
-        """Probabilities ``(held-out gold rows + pool rows, C)``."""
+    def predict_out_of_fold(self, folds: Sequence[Fold]) -> list[Tensor]:
+        """For each fold probabilities ``(held-out gold rows + pool rows, C)``."""
         ...
 
 
@@ -94,17 +94,23 @@ class TrainedModel:
     #: scikit-learn's C where the penalty is chosen; None: the fold's.
     c: float | None = None
 
-    def predict_out_of_fold(self, fold: Fold) -> Tensor:
+    def predict_out_of_fold(self, folds: Sequence[Fold]) -> list[Tensor]:
+        student = folds[0].student if self.student is None else self.student
+        students = fit_students(student, [self._part(fold) for fold in folds], self.objective)
+        return [
+            torch.cat([predict(trained, part.rows) for part in (fold.held_out, fold.pool)])
+            for fold, trained in zip(folds, students, strict=True)
+        ]
+
+    def _part(self, fold: Fold) -> FitPart:
         recipe = fold.recipe.replace(seed=fold.recipe.seed + fold.number, **self.options)
         pool = fold.training_pool
         if recipe.weight_decay == AUTO:
             rows = len(fold.gold) + (0 if self.gold_only else len(pool))
             recipe = recipe.replace(weight_decay=l2_of_c(self._c(fold), rows, fold.classes))
-        if self.gold_only:
-            recipe = gold_only_options(recipe, fold.gold, pool)
-        student = copy.deepcopy(fold.student) if self.student is None else self.student
-        trained = fit_student(student, fold.gold, None if self.gold_only else pool, self.objective, recipe)
-        return torch.cat([predict(trained, part.rows) for part in (fold.held_out, fold.pool)])
+        if not self.gold_only:
+            return FitPart(fold.gold, pool, recipe)
+        return FitPart(fold.gold, None, gold_only_options(recipe, fold.gold, pool))
 
     def _c(self, fold: Fold) -> float:
         if self.c is not None:
@@ -122,10 +128,15 @@ class RelabelledModel:
     #: As ``TrainedModel.c``.
     c: float | None = None
 
-    def predict_out_of_fold(self, fold: Fold) -> Tensor:
-        pool = Pool.of(fold.pool.rows, Soft(self.labels[fold.number]), fold.pool.ids)
-        fold = replace(fold, gold=fold.gold.without_teacher(), pool=pool)
-        return TrainedModel(self.objective, c=self.c).predict_out_of_fold(fold)
+    def predict_out_of_fold(self, folds: Sequence[Fold]) -> list[Tensor]:
+        relabelled = [
+            replace(
+                fold, gold=fold.gold.without_teacher(),
+                pool=Pool.of(fold.pool.rows, Soft(self.labels[fold.number]), fold.pool.ids),
+            )
+            for fold in folds
+        ]  # fmt: skip
+        return TrainedModel(self.objective, c=self.c).predict_out_of_fold(relabelled)
 
 
 @dataclass(frozen=True)
@@ -134,7 +145,10 @@ class NearestNeighbours:
 
     k: int = 10
 
-    def predict_out_of_fold(self, fold: Fold) -> Tensor:
+    def predict_out_of_fold(self, folds: Sequence[Fold]) -> list[Tensor]:
+        return [self._predict(fold) for fold in folds]
+
+    def _predict(self, fold: Fold) -> Tensor:
         found, gold = fold.neighbours(), fold.gold
         # Of the references, by their numbers in the fold's gold, or −1; and whether they are of its pool rows.
         place = torch.full((len(fold.is_held_out),), -1)
@@ -179,7 +193,10 @@ class BoostedTrees:
 
     gold_only: bool = False
 
-    def predict_out_of_fold(self, fold: Fold) -> Tensor:
+    def predict_out_of_fold(self, folds: Sequence[Fold]) -> list[Tensor]:
+        return [self._predict(fold) for fold in folds]
+
+    def _predict(self, fold: Fold) -> Tensor:
         from sklearn.ensemble import HistGradientBoostingClassifier
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 

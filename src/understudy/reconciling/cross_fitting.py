@@ -14,7 +14,7 @@ With a folder, finished parts are kept there, and an interrupted run resumes.
 import hashlib
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,6 +31,7 @@ from understudy.data.splits import fold_rows, random_rows
 from understudy.errors import UnderstudyError, warn
 from understudy.maths.proportions import disagreement
 from understudy.models.registry import Student
+from understudy.objective import Objective
 from understudy.reconciling.base_models import BaseModel, Fold, NearestNeighbours, Neighbours
 from understudy.store.arrow import Array
 from understudy.store.checked_folder import FolderKind, Jobs, read_checked, write_checked
@@ -40,10 +41,11 @@ from understudy.store.fingerprints import fingerprint
 from understudy.store.settings import check_same
 from understudy.training.automatic_options import EPOCHS_TO_CHOOSE, c_on_gold
 from understudy.training.evaluation import COMPARED_ROWS
+from understudy.training.fit_together import can_stack
 from understudy.training.options import AUTO, TrainingOptions
 
-#: (base model, fold).
-Part = tuple[str, int]
+#: (base model, its folds that are trained together).
+Part = tuple[str, tuple[int, ...]]
 #: From the predictions of gold so far: the base models to go on with.
 Elimination = Callable[[dict[str, Tensor]], list[str]]
 SETTINGS, CHOSEN = "settings.json", "c.json"
@@ -128,47 +130,80 @@ class CrossFit:
         return Neighbours.find(self.gold, self.pool, (self.pool_fold >= 0).nonzero().squeeze(1))
 
     def predict_part(self, part: Part) -> Any:
-        """Predictions of a fold's gold rows and of the pool, ``(held out + N, C)`` float32; or why there are none."""
-        name, number = part
+        """Of each fold the predictions of its gold rows and of the pool, ``(held out + N, C)`` float32; or why there
+        are none."""
+        name, numbers = part
         try:
-            return self.base_models[name].predict_out_of_fold(self.fold(number)).float().numpy()
+            found = self.base_models[name].predict_out_of_fold([self.fold(number) for number in numbers])
+            return [probs.float().numpy() for probs in found]
         except UnderstudyError as error:
             return str(error)
 
-    def run(self, executor: Any, *, eliminate: Elimination | None = None, progress: bool = False) -> OutOfFold:
-        """``executor``: as in ``parallel/executors.py``. ``eliminate``: which base models go on after each fold."""
+    def run(
+        self, executor: Any, *, racing: Collection[str] = (), eliminate: Elimination | None = None,
+        progress: bool = False,
+    ) -> OutOfFold:  # fmt: skip
+        """``executor``: as in ``parallel/executors.py``. ``racing``: base models of which the first fold alone is
+        trained before ``eliminate`` says which go on."""
         predictions, going_on = OutOfFold(), list(self.base_models)
         bar = ProgressBar("base models", len(going_on) * self.folds, shown=progress)
         with self._opened() as parts, bar:
             bar.show("")
-            work = fingerprint(parts.settings)
             if self.c is None and self.recipe.weight_decay == AUTO:
                 self.chosen_penalties = self._stored_penalties(parts.folder.parent / CHOSEN)
                 self.c = self.chosen_penalties[0]["c"], self.chosen_penalties[1]["c"]
-            for number in range(self.folds):
-                files = {(name, number): parts.file((name, number), ".npy") for name in going_on}
-                left = [part for part, file in files.items() if not file.exists()]
-                bar.skip(len(files) - len(left))
-                if any(isinstance(self.base_models[name], NearestNeighbours) for name, _ in left):
-                    _ = self.neighbours  # now, once, and not in every process
-                with closing(executor.map(self.predict_part, left)) as results:
-                    for place, probs in results:
-                        name = left[place][0]
-                        bar.advance(f"{name}, fold {number + 1}")
-                        if isinstance(probs, str):
-                            self._leave_out(name, probs)
-                            going_on.remove(name)
-                        else:
-                            _write(files[left[place]], probs, work)
-                for name in going_on:
-                    self._add(predictions, name, number, _read(files[name, number], work))
-                if eliminate is not None:
+            for rest in (False, True):
+                wanted = [
+                    (name, number)
+                    for name in going_on
+                    for number in range(self.folds)
+                    if (number > 0 and name in racing) == rest
+                ]
+                found = self._predictions(wanted, parts, executor, bar)
+                for (name, number), probs in found.items():
+                    self._add(predictions, name, number, probs)
+                failed = {name for name, _ in wanted} - {name for name, _ in found}
+                going_on = [name for name in going_on if name not in failed]
+                if eliminate is not None and not rest:
                     going_on = eliminate({name: predictions.gold[name] for name in going_on})
-                bar.total = bar.done + len(going_on) * (self.folds - number - 1)
+                    bar.total = bar.done + len([name for name in going_on if name in racing]) * (self.folds - 1)
         for name in list(predictions.pool):
             if name not in going_on:
                 del predictions.pool[name], predictions.by_fold[name]
         return predictions
+
+    def _predictions(
+        self, wanted: list[tuple[str, int]], parts: Jobs, executor: Any, bar: ProgressBar
+    ) -> dict[tuple[str, int], Array]:
+        """By base model and fold, but for base models that failed; those that are in the folder are not made again."""
+        work, failed = fingerprint(parts.settings), set[str]()
+        files = {each: parts.file(each, ".npy") for each in wanted}
+        found = {each: _read(file, work) for each, file in files.items() if file.exists()}
+        bar.skip(len(found))
+        missing = [each for each in wanted if each not in found]
+        if any(isinstance(self.base_models[name], NearestNeighbours) for name, _ in missing):
+            _ = self.neighbours  # now, once, and not in every process
+        left = self._together(missing)
+        with closing(executor.map(self.predict_part, left)) as results:
+            for place, made in results:
+                name, numbers = left[place]
+                bar.advance(name, len(numbers))
+                if isinstance(made, str):
+                    if name not in failed:
+                        self._leave_out(name, made)
+                    failed.add(name)
+                    continue
+                for number, probs in zip(numbers, made, strict=True):
+                    _write(files[name, number], probs, work)
+                    found[name, number] = _read(files[name, number], work)
+        return {each: found[each] for each in wanted if each[0] not in failed}
+
+    def _together(self, missing: list[tuple[str, int]]) -> list[Part]:
+        """All folds of a base model as one part where the student can be trained for them in step."""
+        if not can_stack(self.student, self.recipe, Objective(name="vanilla")):
+            return [(name, (number,)) for name, number in missing]
+        names = dict.fromkeys(name for name, _ in missing)
+        return [(name, tuple(number for other, number in missing if other == name)) for name in names]
 
     def _stored_penalties(self, file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         """Chosen on all of gold, once for all base models: a single number reveals little about any one row."""

@@ -195,9 +195,9 @@ class ProgressBar:
         """Parts that an earlier run had finished."""
         self.done, self.earlier = self.done + parts, self.earlier + parts
 
-    def advance(self, line: str) -> None:
-        """One more is finished."""
-        self.done += 1
+    def advance(self, line: str, parts: int = 1) -> None:
+        """So many more are finished."""
+        self.done += parts
         pace = (time.monotonic() - self.started) / (self.done - self.earlier)
         self.show(f"{line}  {time_left(pace * (self.total - self.done))}".rstrip())
 

@@ -17,7 +17,7 @@ row at a temperature that was fitted to others.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
@@ -37,6 +37,7 @@ from understudy.maths.temperature import cross_tempered, fit_temperature, gap_of
 from understudy.objective import Objective
 from understudy.training.held_out import HeldOutRows
 from understudy.training.options import TrainingOptions
+from understudy.training.prepare import FitPart
 
 FOLDS = 4
 #: Of gold, to be measured on, and of gold and pool, to be trained on ``FOLDS`` times more.
@@ -54,8 +55,8 @@ VANILLA_OBJECTIVE = Objective(name="vanilla")
 #: Options that concern the training itself only.
 _PLAIN: dict[str, Any] = {"patience": None, "ema": None, "checkpoint_every": None}
 
-#: ``(gold, pool, objective, options) -> student``, without warnings: the training itself has given them.
-Fit = Callable[[Gold, Pool | None, Objective, TrainingOptions], nn.Module]
+#: Students of several sets of rows, without warnings: the training itself has given them.
+Fit = Callable[[Sequence[FitPart], Objective], list[nn.Module]]
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,8 @@ def evaluate_training(
             few = pool if len(pool) <= MOST_ROWS else pool.take(torch.arange(MOST_ROWS))
             plain = gold_only_options(options.replace(**_PLAIN, pretrain_epochs=0, finetune_epochs=0), gold, few)
             with suppress(UnderstudyError):
-                gold_only = predicted(fit(gold, None, VANILLA_OBJECTIVE, plain), test.rows) == test.y
+                (alone_student,) = fit([FitPart(gold, None, plain)], VANILLA_OBJECTIVE)
+                gold_only = predicted(alone_student, test.rows) == test.y
                 baseline = exact(int(gold_only.sum()), len(gold_only))
     elif gold is not None and held_out is not None:
         correct, accuracy = held_out.correct(gold), held_out.accuracy(gold)
@@ -293,20 +295,21 @@ def cross_validate(
     options = options.replace(refine=False, **_PLAIN)
     compared = (gold if pool is None else pool).rows if compared is None else compared
     some = SubsetRows(compared, torch.arange(min(len(compared), COMPARED_ROWS)))
-    logits: Tensor | None = None
-    classes = []
-    for _, fold in fold_rows(gold.y[random], FOLDS, options.seed, stratify=False):
-        left_out = random[fold]
-        rest = gold.without(left_out)
-        try:
-            student = fit(rest, pool, objective, as_many_steps(options, gold, rest, pool))
-        except UnderstudyError:
-            return None
-        found = predict_logits(student, SubsetRows(gold.rows, left_out))
-        logits = found.new_empty(len(random), found.shape[1]) if logits is None else logits
-        logits[fold] = found
-        classes.append(predicted(student, some).numpy())
-    return None if logits is None else HeldOut(logits, disagreement(classes))
+    folds = [fold for _, fold in fold_rows(gold.y[random], FOLDS, options.seed, stratify=False)]
+    rests = [gold.without(random[fold]) for fold in folds]
+    try:
+        students = fit([FitPart(rest, pool, as_many_steps(options, gold, rest, pool)) for rest in rests], objective)
+    except UnderstudyError:
+        return None
+    found = torch.cat(
+        [
+            predict_logits(student, SubsetRows(gold.rows, random[fold]))
+            for student, fold in zip(students, folds, strict=True)
+        ]
+    )
+    logits = torch.empty_like(found)
+    logits[torch.cat(folds)] = found
+    return HeldOut(logits, disagreement([predicted(student, some).numpy() for student in students]))
 
 
 def random_gold(gold: Gold) -> Tensor:

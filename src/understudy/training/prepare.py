@@ -32,6 +32,7 @@ from understudy.errors import UnderstudyError, first_line, warn
 from understudy.inference.passes import device_of, eval_mode, logits_of, predict, to_device
 from understudy.labels.reliability import Reliability, check_calibration
 from understudy.objective import Columns, Context, Objective, Slot, Weight
+from understudy.training.options import TrainingOptions
 
 #: Copies that are pretrained, each on four fifths of the rows: four more pretrainings in all.
 FOLDS = 5
@@ -115,6 +116,14 @@ def report_gold(gold: Gold | None, pool: Pool | None, classes: int, full_pool: P
         facts["pool_rows"] = len(pool)
         facts["pool_rows_without_label"] = len(full_pool) - len(pool)
     return facts
+
+
+class FitPart(NamedTuple):
+    """What one student is trained on."""
+
+    gold: Gold | None
+    pool: Pool | None
+    options: TrainingOptions
 
 
 class Prepared(NamedTuple):

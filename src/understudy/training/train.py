@@ -4,7 +4,6 @@ The student is fitted by ``training/fit.py``, batch by batch, with the losses of
 """
 
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -18,7 +17,7 @@ from torch import nn
 from understudy.data.examples import Gold, Pool, check_compatible, check_sets
 from understudy.data.fitted_rows import fitted_keys, mark_fitted
 from understudy.data.trained_rows import TrainedRows
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError
 from understudy.labels.class_names import ClassNames, as_texts, joint_names
 from understudy.models.registry import Student
 from understudy.objective import Columns, Objective
@@ -31,9 +30,10 @@ from understudy.training.callbacks import Callback, CallbackRunner, check_callba
 from understudy.training.checkpoint import FOLDER, Checkpoints, check_same_training, drop_checkpoints, resume_settings
 from understudy.training.distributed import is_first, joined, on_rank_zero, same_data, same_start
 from understudy.training.evaluation import HELD_OUT, evaluate_training
-from understudy.training.fit import fit_run, fit_session
+from understudy.training.fit import fit_run
+from understudy.training.fit_together import can_stack, fit_each
 from understudy.training.options import AUTO, TrainingOptions, option_names, shows_options
-from understudy.training.prepare import check_outputs
+from understudy.training.prepare import FitPart, check_outputs
 from understudy.training.run import CONFIG, Run, usable_folder
 from understudy.training.session import Session, seeded_student
 
@@ -161,19 +161,20 @@ def _train(
 
 
 def fit_resolved(
-    student: Student, gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions, *,
-    classes: int | None = None,
-) -> nn.Module:  # fmt: skip
-    """A student trained with resolved options, of whose training nothing else is wanted: it warns of nothing.
+    student: Student, parts: Sequence[FitPart], objective: Objective, *, classes: int | None = None
+) -> list[nn.Module]:
+    """Students trained with resolved options, of whose training nothing else is wanted: it warns of nothing.
 
     ``classes``: how many the student scores, where it is known that it fits the rows.
     """
-    with torch.random.fork_rng(), warnings.catch_warnings(action="ignore", category=UnderstudyWarning):
-        session = Session.from_options(
-            seeded_student(student, options), gold, pool, objective, options, classes=classes, warn=False
-        )
-        session, options, _, _ = _ready(session, student, gold, pool, options)
-        return fit_session(session, options)
+
+    def make(part: FitPart) -> tuple[Session, TrainingOptions]:
+        gold, pool, options = part
+        fresh = seeded_student(student, options)
+        session = Session.from_options(fresh, gold, pool, objective, options, classes=classes, warn=False)
+        return _ready(session, student, gold, pool, options)[:2]
+
+    return fit_each(make, parts, together=can_stack(student, parts[0].options, objective))
 
 
 def _ready(

@@ -1,0 +1,155 @@
+"""Students of several sets of rows, as of the folds of a cross-validation, trained in step with each other.
+
+    students = fit_students(build, [(gold, pool, options), …], us.gce())
+
+Small nets of the same layers take one program: their weights are stacked, ``(K, out, in)``, and each step makes one
+product per layer, one pass back and one step of the optimizer for all. Each net sees its own batches, in its own order,
+and its own slots score them: what it learns is what it learns alone, but for rounding. Other students, and those of
+which an epoch has different numbers of steps, are trained one after the other.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from understudy.errors import UnderstudyWarning
+from understudy.models.registry import Student, initial_student
+from understudy.models.small_nets import SparseLinear
+from understudy.objective import Objective
+from understudy.training.distributed import current
+from understudy.training.fit import finite, fit_session
+from understudy.training.optimizers import make_optimizer
+from understudy.training.options import TrainingOptions, set_lr
+from understudy.training.prepare import FitPart
+from understudy.training.session import Session, seeded_student
+
+#: Weights of a net, with more of which products take the time and not the steps around them.
+MOST_WEIGHTS = 300_000
+
+
+#: Options that stacked nets can have; all others must be as by default.
+_FREE = {
+    "epochs", "batch_size", "lr", "seed", "metric", "optimizer", "weight_decay", "momentum", "schedule", "warmup",
+    "gold_repeat", "gold_weight", "pass_batch_size", "device", "workers",
+}  # fmt: skip
+
+#: ``part -> (its session, its options)``.
+MakeSession = Callable[[FitPart], tuple[Session, TrainingOptions]]
+
+
+def fit_students(student: Student, parts: Sequence[FitPart], objective: Objective) -> list[nn.Module]:
+    """A fresh student of each part, in eval mode. Warnings about gold are given where the user's is trained."""
+
+    def make(part: FitPart) -> tuple[Session, TrainingOptions]:
+        gold, pool, options = part
+        fresh = seeded_student(student, options)
+        return Session.from_options(fresh, gold, pool, objective, options, warn=False), options
+
+    return fit_each(make, parts, together=can_stack(student, parts[0].options, objective))
+
+
+def fit_each(make: MakeSession, parts: Sequence[FitPart], *, together: bool) -> list[nn.Module]:
+    """The students of sessions, which are made when their turn comes, trained; ``together``: as ``can_stack`` says."""
+    with torch.random.fork_rng(), warnings.catch_warnings(action="ignore", category=UnderstudyWarning):
+        if not together or len(parts) == 1:
+            return [fit_session(*make(part)) for part in parts]
+        made = [make(part) for part in parts]
+        sizes, sparse = {session.batches_per_epoch for session, _ in made}, any(_is_sparse(part) for part in parts)
+        if len(sizes) > 1 or sparse or made[0][0].module_parameters():
+            return [fit_session(*each) for each in made]
+        fit_stacked([session for session, _ in made], made[0][1])
+        return [session.student.eval() for session, _ in made]
+
+
+def _is_sparse(part: FitPart) -> bool:
+    return any(each is not None and each.rows.is_sparse for each in (part.gold, part.pool))
+
+
+def can_stack(student: Student, options: TrainingOptions, objective: Objective) -> bool:
+    """Whether students of these options, which may differ in seed and batch size, can be trained in step."""
+    plain = vars(TrainingOptions(epochs=options.epochs, refine=False))
+    if options.is_full_batch or any(plain[name] != value for name, value in vars(options).items() if name not in _FREE):
+        return False
+    if objective.scorer or objective.relabel or objective.can_vanish or objective.wants_features:
+        return False
+    if objective.alignment_rows or current() is not None:
+        return False
+    layers = _layers(student if isinstance(student, nn.Module) else initial_student(student, 0))
+    return layers is not None and 0 < sum(p.numel() for layer in layers for p in layer.parameters()) <= MOST_WEIGHTS
+
+
+def _layers(net: nn.Module) -> list[nn.Module] | None:
+    """The layers of a net one after the other; None where it has others than ``_Stacked`` knows."""
+    if type(net) is nn.Sequential and not net._forward_hooks:
+        parts = [_layers(child) for child in net]
+        return None if any(part is None for part in parts) else [layer for part in parts for layer in part or ()]
+    known = type(net) in (nn.Linear, SparseLinear, nn.ReLU, nn.Flatten) and not net._forward_hooks
+    trains = all(parameter.requires_grad for parameter in net.parameters())
+    return [net] if known and trains and getattr(net, "bias", net) is not None else None
+
+
+class _Stacked(nn.Module):
+    """K nets of the same layers; their parameters become parts of its own."""
+
+    def __init__(self, nets: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.kinds = [type(layer) for layer in _layers(nets[0]) or ()]
+        own = [list(net.parameters()) for net in nets]
+        self.every = nn.ParameterList(torch.stack([each.detach() for each in same]) for same in zip(*own, strict=True))
+        for number, parameters in enumerate(own):
+            for parameter, stacked in zip(parameters, self.every, strict=True):
+                parameter.data = stacked.data[number]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits ``(K, B, C)`` of each net's own rows, ``(K, B, …)``."""
+        weights = iter(self.every)
+        for kind in self.kinds:
+            if kind is nn.ReLU:
+                x = x.relu()
+            elif kind is nn.Flatten:
+                x = x.flatten(2)
+            else:
+                weight, bias = next(weights), next(weights)
+                x = torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+        return x
+
+
+def fit_stacked(sessions: Sequence[Session], options: TrainingOptions) -> None:
+    for session in sessions:
+        session.prepare()
+    net = _Stacked([session.student for session in sessions])
+    optimizer, parameters = make_optimizer(options, net), list(net.parameters())
+    for epoch in range(options.epochs):
+        total = torch.zeros(())
+        for batches in zip(*(session.batches(epoch) for session in sessions), strict=True):
+            set_lr(optimizer, options.lr_at(batches[0].progress))
+            # The last batches of an epoch may differ by some rows; a net's own rows are cut from what is padded.
+            logits = net(pad_sequence([batch.x for batch in batches], batch_first=True))
+            losses = []
+            for session, batch, own in zip(sessions, batches, logits, strict=True):
+                scored = session.score(_Known(own[: len(batch)]), batch)
+                losses.append(scored.total / batch.step_rows)
+            loss = torch.stack(losses).sum()
+            loss.backward()
+            total += loss.detach()
+            optimizer.step()
+            for parameter in parameters:
+                parameter.grad = None
+        finite(float(total), epoch)
+    for session in sessions:
+        for parameter in session.student.parameters():
+            parameter.data = parameter.data.clone()
+
+
+class _Known:
+    """Stands for a net whose logits of a batch are known."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+
+    def __call__(self, x: Any) -> Tensor:
+        return self.logits
