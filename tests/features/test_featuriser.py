@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from understudy.data.inputs import as_rows
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.features.featuriser import FeatureOptions, Featuriser
 
 
@@ -119,3 +119,19 @@ def test_other_formats_and_missing_files_are_errors(columns: dict[str, Any], tmp
     (tmp_path / "features.safetensors").unlink()
     with pytest.raises(UnderstudyError, match=r"features\.safetensors cannot be read .* train again"):
         Featuriser.load(tmp_path)
+
+
+def test_columns_beside_a_text_are_together_as_long_as_the_text() -> None:
+    texts = ["red red", "green", "red blue", "blue green"] * 30
+    columns = {"text": np.array(texts, object), "n": np.array([1.0, 3.0] * 60), "c": np.array(["u", "v"] * 60, object)}
+    fitted = Featuriser.fit(columns, FeatureOptions(text="text", columns=("n", "c")), where="pool")
+    # Rows of TF-IDF have length 1; the number is ±1 and the category a 1: 2 in the square.
+    assert fitted.beside == pytest.approx(0.5**0.5)
+    assert np.allclose(_dense(fitted(columns, where="pool"))[:, -3:].abs().sum(1).numpy(), 2 * 0.5**0.5)
+    assert Featuriser.fit(columns, FeatureOptions(columns=("n", "c")), where="pool").beside == 1
+
+
+def test_numbers_with_a_sign_are_named() -> None:
+    columns = {"n": np.arange(4.0), "use": np.array(["45%", "7 %"] * 2, object)}
+    with pytest.warns(UnderstudyWarning, match="'use': '45%' is a number and a sign, so it is a category"):
+        Featuriser.fit(columns, FeatureOptions(), where="pool")

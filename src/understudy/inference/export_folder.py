@@ -91,7 +91,10 @@ def export_folder(run: Run, folder: Path, *, rows: Mapping[str, Sequence[Any]] |
         special = {name: kind for name, kind in kinds.items() if kind == "flags" or kind.startswith("dates")}
         rule, combination = run.rule, run.cascade.combination
         thresholds = {} if rule is None else dict(zip(classes, rule.thresholds * count, strict=False))
-        settings = {"classes": list(classes), "parts": parts, "kinds": special, "thresholds": thresholds}
+        settings = {
+            "classes": list(classes), "parts": parts, "kinds": special, "thresholds": thresholds,
+            "beside": featuriser.beside,
+        }  # fmt: skip
         if rule is not None:
             rule.save(new)
         if combination is not None:

@@ -43,6 +43,7 @@ class Model:
         settings = json.loads((self.folder / "features.json").read_text(encoding="utf-8"))
         self.classes, self.thresholds = settings["classes"], settings["thresholds"]  # of understudy defer
         self.parts: list[Any] = [PARTS[part["kind"]](part, self) for part in settings["parts"]]
+        self.beside: float = settings["beside"]  # of columns beside a text
         self.kinds: dict[str, str] = settings["kinds"]  # of flags, and of dates: "dates %d.%m.%Y"
         made = {f"{part} of {name}": name for name in self.kinds for part in DATE_PARTS}
         #: The columns that a row must have.
@@ -70,6 +71,7 @@ class Model:
             for part, of in DATE_PARTS.items() if kind != "flags" else ():
                 columns[f"{part} of {name}"] = [None if cell is None else of(cell) for cell in cells]
         blocks = [part(columns) for part in self.parts]
+        blocks[1:] = [self.beside * block for block in blocks[1:]]
         if isinstance(blocks[0], dict):
             return first_output(self.net, blocks[0])
         flat = blocks[0] if len(blocks) == 1 else np.concatenate([each.reshape(len(each), -1) for each in blocks], 1)
