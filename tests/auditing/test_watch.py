@@ -212,3 +212,20 @@ def test_probabilities_are_answers_too(tmp_path: Path) -> None:
     call(0, tmp_path / "llm", "--gold", anchors, "--answers", file)
     (look,) = WatchFolder(tmp_path / "llm").watch.looks
     assert (look.anchors, look.right) == (200, 100)
+
+
+@pytest.mark.parametrize("answers", [None, 5, "r1", [("r1",)], [("r1", "a", "b")], {"r1": np.zeros(2)}])
+def test_answers_of_another_shape_are_refused_in_a_line(answers: object) -> None:
+    with pytest.raises(us.UnderstudyError, match="look: not a dict of ids and classes"):
+        us.TeacherWatch({"r1": "a"}).add(answers, name="look")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("truth", [{"r1": None}, {"r1": float("nan")}, {"r1": ""}])
+def test_an_anchor_has_a_class(truth: dict[str, object]) -> None:
+    """None was the class "None", which the teacher never names."""
+    with pytest.raises(us.UnderstudyError, match="anchor 'r1' has no true class"):
+        us.TeacherWatch(truth)
+
+
+def test_anchors_may_be_pairs() -> None:
+    assert us.TeacherWatch([("r1", "a")]).add({"r1": "a"}).right == 1  # type: ignore[arg-type]

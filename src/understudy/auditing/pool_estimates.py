@@ -225,6 +225,7 @@ def estimate(
     was drawn (NaN: one of a random sample); default: ``gold.probability``; a pair of arrays where those of the pool
     rows are known too, which narrows the intervals.
     """
+    what = [what] if isinstance(what, str) else list(what or ())
     if unknown := [name for name in what if name not in WHAT]:
         raise UnderstudyError(f"estimate(what={unknown[0]!r}) is not known; choose from {', '.join(WHAT)}")
     check_sets(gold, pool, both_for="estimate")

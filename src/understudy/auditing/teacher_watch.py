@@ -80,6 +80,15 @@ class Look:
         return cls(**{**stored, "accuracy": accuracy, "changes": changes})
 
 
+def _as_text(given: Any, name: str) -> list[tuple[str, str]]:
+    """Pairs of id and class; "" where there is none."""
+    try:
+        pairs = given.items() if isinstance(given, Mapping) else given
+        return [(str(id), "" if label is None or label != label else str(label)) for id, label in pairs]
+    except (TypeError, ValueError):
+        raise UnderstudyError(f"{name}: not a dict of ids and classes; pass {{'r1': 'pos', …}}") from None
+
+
 class TeacherWatch:
     """``truth``: the true class of every anchor; ``looks_a_year``: how many share the chance of a false alarm."""
 
@@ -87,7 +96,9 @@ class TeacherWatch:
     def __init__(self, truth: Mapping[Any, Any], *, looks_a_year: int = 52) -> None:
         if not truth or looks_a_year < 1:
             raise UnderstudyError("a watch needs anchors (id and true class) and at least 1 look a year; give both")
-        self.truth = {str(id): str(label) for id, label in truth.items()}
+        self.truth = dict(_as_text(truth, "truth"))
+        if nameless := [id for id, label in self.truth.items() if not label]:
+            raise UnderstudyError(f"anchor {nameless[0]!r} has no true class; leave it out, or name its class")
         self.looks_a_year = looks_a_year
         #: As the shares of classes are listed.
         self.classes = [*sorted(set(self.truth.values())), NO_CLASS]
@@ -101,8 +112,7 @@ class TeacherWatch:
 
     def add(self, answers: Mapping[Any, Any] | Iterable[tuple[Any, Any]], *, name: str = "") -> Look:
         """One look: the teacher's class of each row, by id; None or "": it gave none."""
-        pairs = answers.items() if isinstance(answers, Mapping) else answers
-        given = [(str(id), "" if label is None else str(label)) for id, label in pairs]
+        given = _as_text(answers, name or "answers")
         # A teacher that gives no class at all any more is a change; one that gives other classes is a mistake here.
         silent = self.looks and given and not any(label for _, label in given)
         if not silent and not any(label in self._codes for _, label in given):
