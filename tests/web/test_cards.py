@@ -1,7 +1,6 @@
 """Cards: what is shown of a row, by the letter, and nothing of what others said of it."""
 
 import io
-import json
 from pathlib import Path
 
 import numpy as np
@@ -51,31 +50,9 @@ def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
 def test_passages_are_marked() -> None:
     assert marked("A start of art.", ["art"]) == [("A start of ", False), ("art", True), (".", False)]
     assert marked("Good. GOOD!", ["good"]) == [("Good", True), (". ", False), ("GOOD", True), ("!", False)]
-    assert marked("abcdef", given=[[1, 3], [2, 4]]) == [("a", False), ("bcd", True), ("ef", False)]
-    assert marked("a+b (c)", given="+b| (c)") == [("a", False), ("+b", True), (" ", False), ("(c)", True)]
-    assert marked("", ["x"]) == [("", False)] and marked("a b", given=float("nan")) == [("a b", False)]
-    assert marked("😀 good", given=[[2, 6]]) == [("😀 ", False), ("good", True)], "characters, not bytes or halves"
-    with pytest.raises(us.UnderstudyError, match="4 to 9 of a text of 6"):
-        marked("abcdef", given=[[4, 9]])
-    with pytest.raises(us.UnderstudyError, match="or spans"):
-        marked("abcdef", given=[["a", 1]])
-
-
-def test_highlights_come_from_the_file(tmp_path: Path) -> None:
-    lines = [{"id": "a", "text": "one two three", "highlights": ["two"]}, {"id": "b", "text": "one", "highlights": []}]
-    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    cards = Cards.of(tmp_path / "a.jsonl")
-    assert cards.text == "text" and cards.card("a")["text"] == [("one ", False), ("two", True), (" three", False)]
-
-
-def test_impossible_highlights_are_an_error_at_the_start(tmp_path: Path) -> None:
-    lines = [
-        {"id": "a", "text": "one two three", "highlights": [[0, 3]]},
-        {"id": "b", "text": "one", "highlights": [[2, 9]]},
-    ]
-    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    with pytest.raises(us.UnderstudyError, match="row 1 marks 2 to 9 of a text of 3"):
-        Cards.of(tmp_path / "a.jsonl")
+    assert marked("a+b (c)", ["+b", "(c)"]) == [("a", False), ("+b", True), (" ", False), ("(c)", True)]
+    assert marked("a new art", ["new", "new art"]) == [("a ", False), ("new art", True)], "the longest"
+    assert marked("", ["x"]) == [("", False)] and marked("a b") == [("a b", False)]
 
 
 def test_a_confidence_that_is_missing_is_none(tmp_path: Path) -> None:

@@ -6,9 +6,6 @@
 
 Scores and predictions are no part of a card; ``suggestion`` gives a predicted label where one may be shown.
 
-A file's column ``highlights`` holds, for each row, words or phrases (a list, or one text with ``|`` between them), or
-spans of the text (``[[7, 11]]``: from the first character to before the second, counted from 0).
-
 Image files are sent as they are, other formats and arrays of numbers as PNG. Files may come from anyone: they are
 opened inside their folder alone (``features/images.py``), and sent under the type that their first bytes have, so that
 a browser never takes one for a page. Drawings with scripts in them (SVG) are refused.
@@ -84,54 +81,19 @@ def _pixels(values: Array, where: str) -> Array:
     return ((numbers - low) * (255 / max(high - low, 1e-12))).astype(np.uint8)
 
 
-def marked(text: str, words: Sequence[str] = (), given: Any = None, where: str = "highlights") -> Marked:
-    """The text in pieces, with those to highlight marked."""
-    phrases, spans = _read(given, len(text), where)
-    wanted = sorted({*words, *phrases} - {""}, key=len, reverse=True)
-    if wanted:
-        # Whole words: "art" is not in "start". Phrases that begin or end in punctuation have no word border there.
-        pattern = "|".join(rf"{_edge(phrase[0])}{re.escape(phrase)}{_edge(phrase[-1])}" for phrase in wanted)
-        spans += [found.span() for found in re.finditer(pattern, text, re.IGNORECASE)]
-    pieces: Marked = []
-    end = 0
-    for start, stop in _merged(spans):
-        pieces += [(text[end:start], False), (text[start:stop], True)]
-        end = stop
-    pieces.append((text[end:], False))
-    return [piece for piece in pieces if piece[0]] or [("", False)]
+def marked(text: str, words: Sequence[str] = ()) -> Marked:
+    """The text in pieces, with the words (or phrases) to highlight marked."""
+    wanted = sorted({*words} - {""}, key=len, reverse=True)
+    if not wanted:
+        return [(text, False)]
+    # Whole words: "art" is not in "start". Phrases that begin or end in punctuation have no word border there.
+    pattern = "|".join(rf"{_edge(phrase[0])}{re.escape(phrase)}{_edge(phrase[-1])}" for phrase in wanted)
+    pieces = re.split(f"({pattern})", text, flags=re.IGNORECASE)
+    return [(piece, number % 2 == 1) for number, piece in enumerate(pieces) if piece] or [("", False)]
 
 
 def _edge(sign: str) -> str:
     return r"\b" if re.match(r"\w", sign) else ""
-
-
-def _read(given: Any, length: int, where: str) -> tuple[list[str], list[tuple[int, int]]]:
-    if given is None or isinstance(given, float):  # an empty cell
-        return [], []
-    if isinstance(given, str):
-        return [phrase.strip() for phrase in given.split("|")], []
-    items = given.tolist() if hasattr(given, "tolist") else list(given)
-    if all(isinstance(item, str) for item in items):
-        return items, []
-    spans: list[tuple[int, int]] = []
-    for item in items:
-        pair = item.tolist() if hasattr(item, "tolist") else item
-        if not (isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(end, int) for end in pair)):
-            raise UnderstudyError(f"{where} holds {item!r}; write words, or spans like [7, 11]")
-        if not 0 <= pair[0] <= pair[1] <= length:
-            raise UnderstudyError(f"{where} marks {pair[0]} to {pair[1]} of a text of {length} characters; correct it")
-        spans.append((pair[0], pair[1]))
-    return [], spans
-
-
-def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for start, stop in sorted(span for span in spans if span[0] < span[1]):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(stop, merged[-1][1])
-        else:
-            merged.append((start, stop))
-    return merged
 
 
 def guideline_html(path: Path | None) -> str:
@@ -153,7 +115,7 @@ def read_guideline(path: Path) -> str:
 
 
 # What select writes beside the id: about the row, and not shown.
-_ABOUT = {"row", "score", "why", "predicted", "confidence", "chosen", "highlights", DRAWN, SHOWN}
+_ABOUT = {"row", "score", "why", "predicted", "confidence", "chosen", DRAWN, SHOWN}
 # What budget writes as well; a file may have such columns of its own.
 _PLANNED = {"purpose", "gain"}
 #: Characters of a field; a text is shown whole.
@@ -210,11 +172,7 @@ class Cards:
             raise UnderstudyError(
                 f"{shown.path} has nothing to show beside ids and labels; name the file with the rows: --pool FILE"
             )
-        cards = cls(table, shown, places, text, image, fields, words)
-        if text is not None and "highlights" in shown.names:
-            for id in places:  # a wrong one would stop the page at its row
-                cards.card(id)
-        return cards
+        return cls(table, shown, places, text, image, fields, words)
 
     @property
     def ids(self) -> list[str]:
@@ -235,9 +193,7 @@ class Cards:
     def card(self, id: str) -> Card:
         row, text = self.places[id], None
         if self.text is not None:
-            given = self._cell("highlights", row) if "highlights" in self.shown.names else None
-            where = f"{self.shown.path}: column 'highlights' row {row}"
-            text = marked(_text(self._cell(self.text, row)), self.words, given, where)
+            text = marked(_text(self._cell(self.text, row)), self.words)
         fields = [[name, _text(self._cell(name, row))[:_LONGEST]] for name in self.fields]
         return {"id": id, "text": text, "image": self.image is not None, "fields": fields}
 
