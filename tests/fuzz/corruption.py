@@ -135,7 +135,6 @@ def make_store(folder: Path, seed: int) -> None:
     with us.LabelStore(folder, ["a", "b", "c"], "hard") as store:
         for start in range(0, 40, 20):
             store.append(IDS[start : start + 20], (Y[start : start + 20].numpy() + seed) % 3, source=f"teacher {seed}")
-            store.flush()
 
 
 def use_store(folder: Path, whole: Path) -> Any:

@@ -49,8 +49,7 @@ def test_every_form_there_and_back(tmp_path: Path, form: str) -> None:
     assert given is not None
     with store(tmp_path, form) as mine:
         assert mine.append(IDS[:2], given.take(torch.arange(2))) == Appended(2, 0, 0)
-        assert same(mine.labels(IDS[:2]), given.take(torch.arange(2)))  # waiting, not on the disk
-        mine.flush()
+        assert same(mine.labels(IDS[:2]), given.take(torch.arange(2)))
         mine.append(IDS[2:], given.take(torch.arange(2, 4)))
     again = us.LabelStore(tmp_path / "labels")
     assert again.classes == tuple(CLASSES) and again.form == form and len(again) == 4 and len(shards(tmp_path)) == 2
@@ -105,53 +104,42 @@ def test_top_k_lists_of_unequal_depth(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.dense(torch.arange(2), 3), [[0.2, 0.2, 0.6], [0.3, 0.6, 0.1]], rtol=1e-6)
 
 
-def test_rows_are_on_the_disk_after_so_many_or_so_long(tmp_path: Path) -> None:
-    mine = store(tmp_path, flush_rows=3, flush_seconds=1e9)
-    for i in range(7):
+def test_rows_are_on_the_disk_when_append_returns(tmp_path: Path) -> None:
+    mine = store(tmp_path)
+    for i in range(3):
         mine.append([i], [0])
-    assert len(shards(tmp_path)) == 2 and len(us.LabelStore(tmp_path / "labels")) == 6
-    mine.close()
-    assert len(us.LabelStore(tmp_path / "labels")) == 7
-    with store(tmp_path, flush_rows=1000, flush_seconds=0) as mine:
-        mine.append([100], [0])
-        assert len(us.LabelStore(tmp_path / "labels")) == 8
-    for bad in ({"flush_rows": 0}, {"flush_seconds": -1}, {"flush_seconds": float("nan")}):
-        with pytest.raises(us.UnderstudyError, match="flush"):
-            store(tmp_path, **bad)
+        assert len(shards(tmp_path)) == len(us.LabelStore(tmp_path / "labels")) == i + 1
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from understudy.labels import label_shards as store_shards
 
     mine = store(tmp_path)
-    mine.append([1], [0])
     with monkeypatch.context() as full:
         full.setattr(store_shards, "write_named", lambda *_: (_ for _ in ()).throw(us.UnderstudyError("no space left")))
         with pytest.raises(us.UnderstudyError, match="no space"):
-            mine.flush()
-    assert not shards(tmp_path) and mine.labels([1]).top1().tolist() == [0]
-    mine.append([2], [1])
+            mine.append([1], [0])
+    assert not shards(tmp_path) and mine.labels([1]).top1().tolist() == [-1]
+    mine.append([1, 2], [0, 1])
     mine.close()
     assert us.LabelStore(tmp_path / "labels").labels([1, 2]).top1().tolist() == [0, 1]
 
 
-def test_a_store_nobody_closed_is_written_when_it_goes(tmp_path: Path) -> None:
+def test_a_store_nobody_closed_lets_others_write_when_it_goes(tmp_path: Path) -> None:
     mine = store(tmp_path)
     mine.append([1], [0])
     del mine
-    assert len(us.LabelStore(tmp_path / "labels")) == 1
+    assert us.LabelStore(tmp_path / "labels").append([2], [0]) == Appended(1, 0, 0)
 
 
 def test_one_writes_and_many_read(tmp_path: Path) -> None:
     with store(tmp_path) as mine:
         mine.append([1], [0])
-        mine.flush()
         reader = us.LabelStore(tmp_path / "labels")
         assert reader.missing([1, 2]).tolist() == [2]
         with pytest.raises(us.UnderstudyError, match="another process"):
             reader.append([2], [0])
         mine.append([2], [1])
-        mine.flush()
         assert reader.missing([1, 2]).tolist() == [] and reader.labels([2]).top1().tolist() == [1]
         mine.compact()
         assert reader.labels([1, 2]).top1().tolist() == [0, 1]
@@ -165,7 +153,6 @@ def test_shards_merged_while_they_are_read(tmp_path: Path, monkeypatch: pytest.M
     with store(tmp_path) as mine:
         for i in range(3):
             mine.append([i], [i])
-            mine.flush()
         reader, real, merged = us.LabelStore(tmp_path / "labels"), contents.read_shard, []
 
         def unlucky(*arguments: Any) -> Any:
@@ -182,7 +169,6 @@ def test_a_damaged_shard_is_named_and_can_be_set_aside(tmp_path: Path) -> None:
     with store(tmp_path) as mine:
         for i in range(3):
             mine.append([i], [i])
-            mine.flush()
     bad = shards(tmp_path)[1]
     content = bad.read_bytes()
     for damage in (content[:-7], b"", content[:20] + b"X" + content[21:], content + b"0"):
@@ -195,7 +181,6 @@ def test_a_damaged_shard_is_named_and_can_be_set_aside(tmp_path: Path) -> None:
         mine.append([1], [1])
         mine.compact()
         mine.append([3], [0])
-        mine.flush()
         assert us.LabelStore(tmp_path / "labels").labels([0, 1, 2, 3]).top1().tolist() == [0, 1, 2, 0]
     assert us.LabelStore.set_aside_damaged(tmp_path / "labels") == []
 
@@ -204,7 +189,6 @@ def test_a_shard_that_is_gone_is_noticed(tmp_path: Path) -> None:
     with store(tmp_path) as mine:
         for i in range(3):
             mine.append([i], [i])
-            mine.flush()
     first = shards(tmp_path)[0]
     first.unlink()
     with pytest.raises(us.UnderstudyError, match="00000001 is missing") as error:
@@ -218,7 +202,6 @@ def test_a_merge_that_was_killed_before_the_old_shards_went(tmp_path: Path) -> N
     with store(tmp_path) as mine:
         for i in range(3):
             mine.append([i, 9], [i, i], replace=True)
-            mine.flush()
         kept = {path: path.read_bytes() for path in shards(tmp_path)}
         mine.compact()
     for path, content in kept.items():

@@ -75,7 +75,6 @@ def teach(
     for start in range(0, len(missing), batch_size * save_every):
         block = missing[start : start + batch_size * save_every]
         store.append(names[block.numpy()], ask(block))
-        store.flush()
     labels = store.labels(names)
     assert labels.classes is not None  # of form "dense"
     return labels.dense(torch.arange(len(labels)), labels.classes)

@@ -6,17 +6,12 @@
     store = us.LabelStore("labels")                  # many may read while one writes
     pool = us.Pool(x, store.labels(pool_ids))        # joined by id; rows without a label are left unlabelled
 
-Labels are rows of numbered Parquet shards (``label_shards.py``); nothing is ever changed in place, and there is a label
-history (``understudy history labels``). Rows wait in memory until there are ``flush_rows`` of them or, at an append,
-the oldest is ``flush_seconds`` old: a crash loses these and no others. ``flush``, ``close``, the end of the ``with``
-block and of the program write them. Forms: "dense", "hard", "hard_confidence", "topk", "votes". A label of −1 (top-k:
-no class listed) means "requested, no label".
+Labels are rows of numbered Parquet shards (``label_shards.py``), one for every append, on the disk when it returns;
+nothing is ever changed in place, and there is a label history (``understudy history labels``). Forms: "dense", "hard",
+"hard_confidence", "topk", "votes". A label of −1 (top-k: no class listed) means "requested, no label".
 """
 
-import atexit
 import os
-import time
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -62,44 +57,26 @@ class LabelStore:
     _process: int | None = None
 
     @checked
-    def __init__(
-        self,
-        folder: str | Path,
-        classes: Sequence[str] | int | None = None,
-        form: str | None = None,
-        *,
-        flush_rows: int = 1000,
-        flush_seconds: float = 30.0,
-    ) -> None:
+    def __init__(self, folder: str | Path, classes: Sequence[str] | int | None = None, form: str | None = None) -> None:
         if isinstance(classes, int) and not 1 <= classes <= MAX_CLASSES:
             raise UnderstudyError(f"classes={classes} must be 1 to {MAX_CLASSES:,}, or the classes' names")
-        if flush_rows < 1 or not flush_seconds >= 0:
-            raise UnderstudyError(f"flush_rows={flush_rows} and flush_seconds={flush_seconds} must be 1 and 0 or more")
         names = tuple(map(str, range(classes))) if isinstance(classes, int) else classes
-        self.folder, self.flush_rows, self.flush_seconds = work_folder(folder), flush_rows, flush_seconds
+        self.folder = work_folder(folder)
         self.classes, self.form = label_shards.read_settings(self.folder, names, form)
         self._forget()
         #: The number of the next shard.
         self._next = 1
-        #: Rows that wait to be written, their ids, and their sources and labels for the label history.
-        self._waiting: list[Columns] = []
-        self._ids: list[Any] = []
-        self._answers: list[tuple[str, dict[Any, str | None]]] = []
-        #: The gold rows that labels were fitted to, of those that wait.
+        #: The gold rows that labels appended here were fitted to.
         self._fitted_to: frozenset[str] = frozenset()
-        self._oldest = 0.0
         self._block, self._lock = ExitStack(), ExitStack()
         self._look([], labels=False)
-        # Forgetting to close must not cost labels.
-        _STORES.add(self)
 
     def _forget(self) -> None:
-        #: Id -> row, counted over all shards in order and then over the rows that wait; about 100 bytes per id.
+        #: Id -> row, counted over all shards in order; about 100 bytes per id.
         self._rows: dict[Any, int] = {}
         self._shards: list[LabelShard] = []
         #: For each shard, how many rows it and those before it hold.
         self._ends: list[int] = []
-        self._total = 0
 
     def __del__(self) -> None:
         self.close()
@@ -142,26 +119,13 @@ class LabelStore:
         taken[~taken] = self._changed(names, columns, rows[~taken], known[~taken], replace=replace)
         added = rows[taken].tolist()
         if added:
-            self._add([names[row] for row in added], take(columns, added), source)
+            self._write([names[row] for row in added], take(columns, added), source)
         new = int((known < 0).sum())
         return Appended(new, len(names) - len(added), len(added) - new)
 
-    def flush(self) -> None:
-        """Put everything that waits on the disk."""
-        if self._holds_lock and self._ids:
-            for source, answers in self._answers:  # first: no label is without its source
-                self._history.add("answered", source, answers)
-            self._answers = []
-            self._wrote(
-                label_shards.write_shard(self.folder, self._next, self._next, self._ids, join_rows(self._waiting))
-            )
-            self._ids, self._waiting, self._next = [], [], self._next + 1
-            self._write_settings()
-
     def close(self) -> None:
-        """Flush, and let others write. The store can still be read, and appended to again."""
+        """Let others write. The store can still be read, and appended to again."""
         if self._holds_lock:
-            self.flush()
             self._release()
 
     def missing(self, ids: Any, *, unlabelled: bool = False) -> Array:
@@ -187,7 +151,6 @@ class LabelStore:
     def compact(self) -> None:
         """Merge all shards into one that holds the newest label of every id; then the old ones go."""
         self._take_lock()
-        self.flush()
         if len(self._shards) > 1:
             ids, rows = list(self._rows), np.array(list(self._rows.values()))
             merged = label_shards.write_shard(self.folder, 1, self._next - 1, ids, self._columns(rows))
@@ -270,8 +233,7 @@ class LabelStore:
         if shards[: len(self._shards)] != self._shards:
             self._forget()  # merged meanwhile: all rows have other numbers
         for shard in shards[len(self._shards) :]:
-            self._number(label_shards.read_shard(shard, ["id"])[0])
-            self._wrote(shard)
+            self._take_in(shard, label_shards.read_shard(shard, ["id"])[0])
 
     def _look(self, ids: list[Any], *, labels: bool = True) -> tuple[Array, Columns]:
         """The rows of these ids and their labels as they are on the disk now; again if shards are merged meanwhile."""
@@ -285,21 +247,15 @@ class LabelStore:
                 continue
         raise UnderstudyError(f"{self.folder}: shards vanish while they are read; is the folder being deleted?")
 
-    def _add(self, ids: list[Any], columns: Columns, source: str) -> None:
-        """These rows wait to be written with others, not for long."""
+    def _write(self, ids: list[Any], columns: Columns, source: str) -> None:
+        """These rows as the next shard."""
         named = [None if label < 0 else self.classes[label] for label in self._as_labels(columns).top1().tolist()]
-        answers = dict(zip(ids, named, strict=True))
-        # An id that comes twice was corrected in between: two entries.
-        if self._answers and self._answers[-1][0] == source and not self._answers[-1][1].keys() & answers.keys():
-            self._answers[-1][1].update(answers)
-        else:
-            self._answers.append((source, answers))
-        self._oldest = self._oldest if self._ids else time.monotonic()
-        self._ids += ids
-        self._waiting.append(columns)
-        self._number(ids)
-        if len(self._ids) >= self.flush_rows or time.monotonic() - self._oldest >= self.flush_seconds:
-            self.flush()
+        # First: no label is without its source.
+        self._history.add("answered", source, dict(zip(ids, named, strict=True)))
+        shard = label_shards.write_shard(self.folder, self._next, self._next, ids, columns)
+        self._next += 1
+        self._take_in(shard, ids)
+        self._write_settings()
 
     def _write_settings(self) -> None:
         """Note how many shards there are: a later look then misses the last one, too."""
@@ -317,12 +273,11 @@ class LabelStore:
         return np.array([self._rows.get(one, -1) for one in ids], dtype=np.int64)
 
     def _columns(self, rows: Array) -> Columns:
-        """The labels at these rows (−1: none), from the shards that hold them and from those that wait."""
+        """The labels at these rows (−1: none), from the shards that hold them."""
         parts, places, total = [label_shards.blank_row(self.form, len(self.classes))], np.zeros_like(rows), 1
         shard_of = np.where(rows < 0, -1, np.searchsorted(self._ends, rows, side="right"))
         for number in np.unique(shard_of[rows >= 0]).tolist():
-            in_shard = number < len(self._shards)
-            columns = label_shards.read_shard(self._shards[number])[1] if in_shard else join_rows(self._waiting)
+            columns = label_shards.read_shard(self._shards[number])[1]
             here = np.flatnonzero(shard_of == number)
             parts.append(take(columns, rows[here] - (self._ends[number - 1] if number else 0)))
             places[here] = total + np.arange(len(here))
@@ -332,24 +287,12 @@ class LabelStore:
     def _as_labels(self, columns: Columns) -> Labels:
         return FORMS[self.form].from_columns(columns, ReadOptions(len(self.classes), gaps=True))
 
-    def _number(self, ids: list[Any]) -> None:
-        """Later rows of an id take the place of earlier ones."""
-        self._rows.update(zip(ids, count(self._total), strict=False))
-        self._total += len(ids)
-
-    def _wrote(self, shard: LabelShard) -> None:
-        """All rows so far are in this shard or in those before it."""
+    def _take_in(self, shard: LabelShard, ids: list[Any]) -> None:
+        """One more shard; later rows of an id take the place of earlier ones."""
+        start = self._ends[-1] if self._ends else 0
+        self._rows.update(zip(ids, count(start), strict=False))
         self._shards.append(shard)
-        self._ends.append(self._total)
-
-
-_STORES: "weakref.WeakSet[LabelStore]" = weakref.WeakSet()
-
-
-@atexit.register
-def _close_stores() -> None:
-    for store in list(_STORES):
-        store.close()
+        self._ends.append(start + len(ids))
 
 
 def label_missing(store: LabelStore, ids: Any, ask: Callable[[Array], Any], *, batch: int = 32) -> int:
@@ -366,5 +309,4 @@ def label_missing(store: LabelStore, ids: Any, ask: Callable[[Array], Any], *, b
             some = todo[start : start + batch]
             with deferred():  # an answer that is on its way is paid for
                 store.append(some, ask(some), source=source)
-                store.flush()
     return len(todo)
