@@ -223,6 +223,7 @@ def confusion_matrix_figure(counts: Any, names: Sequence[str]) -> Markup:
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     side = min(6.4, 1.3 + 0.42 * classes)
     with drawing("confusion", side) as (figure, result):
+        figure.set_layout_engine("compressed")
         ax = figure.add_subplot()
         ax.imshow(shares, cmap="Blues", vmin=0, vmax=1.25, interpolation="nearest")
         if few:

@@ -103,7 +103,7 @@ def _one_line(value: Any) -> Any:
 
 
 def number(value: float, form: str = ",.0f") -> str:
-    return format(value, form)
+    return format(value, form).replace("-", "−")
 
 
 def counted(rows: int, what: str) -> str:
