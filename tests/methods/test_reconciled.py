@@ -137,7 +137,7 @@ def test_in_a_comparison() -> None:
 
 def test_mistakes() -> None:
     gold, pool, _ = world()
-    with pytest.raises(us.UnderstudyError, match="at least 2 parts of gold"):
+    with pytest.raises(us.UnderstudyError, match=r"reconciled\(folds=1\) must lie in \[2, inf\)"):
         us.reconciled(folds=1)
     with pytest.raises(us.UnderstudyError, match="rows=0"):
         us.reconciled(rows=0)

@@ -37,3 +37,13 @@ def test_a_message_costs_no_search_for_each_file_that_was_read(monkeypatch: pyte
     with mock.patch.object(errors.re, "search", wraps=re.search) as search:
         assert errors.shown("file7.csv: column 'x' row 3 is empty") == "file7.csv line 3: column 'x' row 3 is empty"
     assert search.call_count == 1
+
+
+def test_the_ends_of_an_interval() -> None:
+    from understudy.store.option_fields import check_interval
+
+    for interval, inside in (("(0, 1]", [0.5, 1]), ("[0, 1)", [0, 0.5]), ("[1, inf)", [1, 10**9])):
+        check_interval("f", interval, **{f"x{number}": value for number, value in enumerate(inside)})
+    for interval, value in (("(0, 1]", 0), ("[0, 1)", 1), ("[1, inf)", float("inf")), ("[0, 1]", float("nan"))):
+        with pytest.raises(UnderstudyError, match=r"f\(x=.*\) must lie in [\[(]"):
+            check_interval("f", interval, x=value)

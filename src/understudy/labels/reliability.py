@@ -38,7 +38,7 @@ from understudy.labels.forms import Labels, Ranking, as_labels
 from understudy.maths import accuracy_curves
 from understudy.maths.accuracy_curves import COVARIATES, Bands, NeighbourCurve, StepCurve, fit_steps
 from understudy.store.console import Shown
-from understudy.store.option_fields import checked
+from understudy.store.option_fields import check_interval, checked
 
 ESTIMATORS = ("isotonic", "knn")
 SIGNIFICANT, LARGE = 1e-3, 0.1
@@ -89,10 +89,8 @@ class Reliability(Shown):
 
         ``covariate``: "margin" or "entropy". ``estimator``: "isotonic", or "knn" for alpha by nearest neighbours.
         """
-        if not 0 <= lower_bound < 1:
-            raise UnderstudyError(f"lower_bound={lower_bound} is not in [0, 1)")
-        if not 0 < threshold <= 1:
-            raise UnderstudyError(f"threshold={threshold} is not in (0, 1]")
+        check_interval("Reliability.fit", "[0, 1)", lower_bound=lower_bound)
+        check_interval("Reliability.fit", "(0, 1]", threshold=threshold)
         for name, value, known in (("covariate", covariate, COVARIATES), ("estimator", estimator, ESTIMATORS)):
             if value not in known:
                 raise UnderstudyError(f"{name}={value!r} is unknown; use one of {', '.join(known)}")
@@ -103,9 +101,7 @@ class Reliability(Shown):
         if len(y) < 2:
             raise UnderstudyError(f"{len(y)} gold rows have a teacher label, 2 are the minimum: pass teacher= for gold")
         if not bool(labelled.all()):
-            raise UnderstudyError(
-                f"row {first_bad(~labelled)} has no teacher label (−1), which estimates nothing; drop it"
-            )
+            raise UnderstudyError(f"row {first_bad(~labelled)} has no teacher label (−1); drop it")
         right = (named == y).double()
         curves: list[StepCurve] = []
         per_class, top_k_accuracy = None, right.mean().reshape(1)

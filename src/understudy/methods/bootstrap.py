@@ -21,6 +21,7 @@ from torch import Tensor
 from understudy.errors import UnderstudyError
 from understudy.method_options import Slots, method
 from understudy.objective import Objective, Step, Target, TeacherTarget
+from understudy.store.option_fields import check_interval
 
 __all__ = ["bootstrap", "bootstrap_target"]
 
@@ -49,9 +50,9 @@ def bootstrap_target(
     """The blended target as a slot."""
     if target not in BETA:
         raise UnderstudyError(f"bootstrap(target={target!r}): use 'hard' (the best class) or 'soft'")
-    if beta is not None and not 0 <= beta <= 1:
-        raise UnderstudyError(f"bootstrap(beta={beta}) must lie in [0, 1]: it is the label's share of the target")
-    return BootstrapTarget(TeacherTarget(hard=hard), BETA[target] if beta is None else beta, target == "soft", name)
+    beta = BETA[target] if beta is None else beta
+    check_interval("bootstrap", "[0, 1]", beta=beta)
+    return BootstrapTarget(TeacherTarget(hard=hard), beta, target == "soft", name)
 
 
 @method

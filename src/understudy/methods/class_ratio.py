@@ -42,10 +42,8 @@ class ClassRatioWeight(Weight):
     def _given(self, classes: int) -> Tensor:
         share = to_tensor(self.clean_share, "class_ratio(clean_share=…)").double()
         if share.shape != (classes,) or bool(((share < 0) | (share > 1)).any()):
-            raise UnderstudyError(
-                f"class_ratio(clean_share=…) must hold {classes} numbers in [0, 1], one per class: the share of its "
-                f"labels that are right (got shape {tuple(share.shape)})"
-            )
+            wanted = f"must hold {classes} numbers in [0, 1], each class's share of right labels"
+            raise UnderstudyError(f"class_ratio(clean_share=…) {wanted} (got shape {tuple(share.shape)})")
         return share
 
     def _on_gold(self, context: Context, labels: Tensor) -> Tensor:
@@ -55,10 +53,8 @@ class ClassRatioWeight(Weight):
         used = torch.bincount(labels, minlength=context.classes) > 0
         missing = (used & (named == 0)).nonzero().squeeze(1).tolist()
         if missing:
-            raise UnderstudyError(
-                f"class_ratio measures on gold how often each label is right, but the teacher named no gold row class "
-                f"{missing[0]}; add gold rows, or pass clean_share="
-            )
+            lacks = f"the teacher named no gold row class {missing[0]}"
+            raise UnderstudyError(f"class_ratio measures labels on gold: {lacks}; add gold rows, or pass clean_share=")
         right = torch.bincount(answers, weights=(answers == gold.y).double(), minlength=context.classes)
         return right / named.clamp(min=1)
 

@@ -24,6 +24,7 @@ from understudy.errors import UnderstudyError
 from understudy.method_options import Slots, method
 from understudy.models.registry import drawn_parts
 from understudy.objective import Objective, TeacherTarget
+from understudy.store.option_fields import check_interval
 from understudy.training.batch_loss import Batch, Losses, Scored, StudentLearner
 
 __all__ = ["co_teaching"]
@@ -59,10 +60,8 @@ def fresh_copy(student: nn.Module, seed: int) -> nn.Module:
             if callable(reset):
                 reset()
     if all(a.equal(b) for a, b in zip(student.parameters(), peer.parameters(), strict=True)):
-        raise UnderstudyError(
-            f"co_teaching cannot draw new weights for {type(student).__name__}: none of its layers has "
-            "reset_parameters(), and two equal nets teach each other nothing; give its class that method"
-        )
+        lacks = f"no layer of {type(student).__name__} has reset_parameters(), which draws the weights of its peer"
+        raise UnderstudyError(f"co_teaching: {lacks}; give its class that method")
     return peer
 
 
@@ -89,9 +88,8 @@ class CoTeachingScorer:
         gold = self.learner.gold
         rows, labels = (torch.empty(0), None) if gold is None else gold.calibration()
         if gold is None or labels is None or not len(rows):
-            raise UnderstudyError(
-                "co_teaching must know how many labels are wrong: pass forget_rate=, or gold rows with teacher="
-            )
+            cure = "pass forget_rate=, or gold rows with teacher="
+            raise UnderstudyError(f"co_teaching must know how many labels are wrong: {cure}")
         return float((labels.top1() != gold.y[rows]).double().mean())
 
     def score(self, model: Any, batch: Batch) -> Scored:
@@ -121,10 +119,8 @@ class CoTeachingScorer:
 def co_teaching(
     forget_rate: float | None = None, *, gradual_epochs: int = 10, hard: bool = False, **slots: Unpack[Slots]
 ) -> Objective:
-    if forget_rate is not None and not 0 <= forget_rate < 1:
-        raise UnderstudyError(f"co_teaching(forget_rate={forget_rate}) must lie in [0, 1): the share of rows to drop")
-    if gradual_epochs < 1:
-        raise UnderstudyError(f"co_teaching(gradual_epochs={gradual_epochs}) must be at least 1")
+    check_interval("co_teaching", "[0, 1)", forget_rate=0 if forget_rate is None else forget_rate)
+    check_interval("co_teaching", "[1, inf)", gradual_epochs=gradual_epochs)
     return Objective(
         name="co_teaching",
         target=TeacherTarget(hard=hard),

@@ -22,6 +22,7 @@ from understudy.maths.weights import normalise
 from understudy.method_options import Slots, method
 from understudy.methods.vanilla import reweighted
 from understudy.objective import Columns, Context, Objective, Step, Weight
+from understudy.store.option_fields import check_interval
 
 __all__ = ["confident", "confident_weight"]
 
@@ -38,8 +39,7 @@ class ConfidentWeight(Weight):
     whole_batch = True
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise UnderstudyError(f"confident(share={self.share}) must be above 0 and at most 1")
+        check_interval("confident", "(0, 1]", share=self.share)
         if self.measure not in MEASURES:
             raise UnderstudyError(f"confident(measure={self.measure!r}) is unknown; use one of {', '.join(MEASURES)}")
 
@@ -51,10 +51,8 @@ class ConfidentWeight(Weight):
         if not context.teacher.simplest().has_confidence or (
             count < len(confidence) and bool((confidence == confidence[0]).all())
         ):
-            raise UnderstudyError(
-                "confident ranks labels by the teacher's confidence, but all pool labels are equally sure; "
-                "pass probabilities or us.Hard(labels, confidence), or use us.vanilla()"
-            )
+            alike = "confident ranks labels by the teacher's confidence, but all pool labels are equally sure"
+            raise UnderstudyError(f"{alike}; pass us.Hard(labels, confidence) or probabilities, or use us.vanilla()")
         order = confidence.argsort(descending=True, stable=True)
         kept = torch.zeros(len(confidence)).index_fill_(0, order[:count].cpu(), 1.0)
         context.facts[f"{self.name}.kept_rows"] = count

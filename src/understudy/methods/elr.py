@@ -19,10 +19,10 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from understudy.errors import UnderstudyError
 from understudy.method_options import Slots, method
 from understudy.methods.vanilla import vanilla
 from understudy.objective import Columns, Context, Objective, Step, Term
+from understudy.store.option_fields import check_interval
 
 __all__ = ["elr", "elr_term"]
 
@@ -43,10 +43,8 @@ class ElrTerm(Term):
     name: str = "elr"
 
     def __post_init__(self) -> None:
-        if not self.strength >= 0:
-            raise UnderstudyError(f"elr(strength={self.strength}) must not be negative; the paper uses 1 to 7")
-        if not 0 <= self.decay < 1:
-            raise UnderstudyError(f"elr(decay={self.decay}) must lie in [0, 1); the paper uses 0.7 and 0.9")
+        check_interval("elr", "[0, inf)", strength=self.strength)
+        check_interval("elr", "[0, 1)", decay=self.decay)
 
     def module(self, context: Context) -> nn.Module:
         """Holds t of every pool row, kept with the run."""

@@ -18,7 +18,6 @@ sure as the next and all weights are 1.
     us.slam(weight=us.fidelity_weight(beta=2, uncertainty=passes.variance))
 """
 
-import math
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
@@ -31,6 +30,7 @@ from understudy.maths import weights
 from understudy.method_options import Slots, method
 from understudy.methods.vanilla import reweighted
 from understudy.objective import Columns, Context, Objective, Weight
+from understudy.store.option_fields import check_interval
 
 __all__ = ["fidelity", "fidelity_weight"]
 
@@ -44,10 +44,7 @@ class FidelityWeight(Weight):
     name: str = field(default="fidelity", kw_only=True)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.beta < math.inf:
-            raise UnderstudyError(
-                f"fidelity(beta={self.beta}) must be 0 or more; a negative one would favour doubtful labels"
-            )
+        check_interval("fidelity", "[0, inf)", beta=self.beta)
 
     def prepare(self, context: Context) -> Columns:
         uncertainty = _own_doubt(context.teacher) if self.uncertainty is None else self._given(context)
@@ -59,10 +56,8 @@ class FidelityWeight(Weight):
         where = "fidelity(uncertainty=…)"
         uncertainty = context.per_row(to_tensor(self.uncertainty, where).double(), where)
         if uncertainty.dim() != 1:
-            raise UnderstudyError(
-                f"{where} has shape {tuple(uncertainty.shape)}; it is one number per pool row: "
-                "us.stochastic_passes(…).variance"
-            )
+            cure = "it is one number per pool row: us.stochastic_passes(…).variance"
+            raise UnderstudyError(f"{where} has shape {tuple(uncertainty.shape)}; {cure}")
         bad = ~((uncertainty >= 0) & uncertainty.isfinite())
         if bool(bad.any()):
             row = first_bad(bad)
@@ -76,10 +71,8 @@ def _own_doubt(teacher: Labels) -> Tensor:
         return teacher.confidence("entropy")
     given = teacher.confidence("margin")
     if bool(((given < 0) | (given > 1)).any()):
-        raise UnderstudyError(
-            "fidelity reads the confidence of hard labels as a chance, but some lie outside [0, 1]; "
-            "scale them, or pass uncertainty= (one number per pool row)"
-        )
+        cure = "scale them, or pass uncertainty= (one number per pool row)"
+        raise UnderstudyError(f"fidelity reads hard labels' confidence as a chance; some lie outside [0, 1]: {cure}")
     return 1 - given
 
 

@@ -27,6 +27,7 @@ from understudy.errors import UnderstudyError
 from understudy.maths.mixing import forward_correction
 from understudy.method_options import Slots, method
 from understudy.objective import Context, Link, Objective, Step, TeacherTarget
+from understudy.store.option_fields import check_interval
 
 __all__ = ["forward", "forward_link", "transition_on_gold"]
 
@@ -40,10 +41,8 @@ def transition_on_gold(context: Context, *, hard: bool = False, who: str = "forw
     counts = torch.bincount(gold.y, minlength=context.classes)
     missing = (counts == 0).nonzero().squeeze(1).tolist()
     if missing:
-        raise UnderstudyError(
-            f"{who} estimates the noise of every class on gold, but no gold row with a teacher label is of class "
-            f"{missing[0]}; add such rows, or pass the matrix yourself"
-        )
+        lacks = f"no gold row with a teacher label is of class {missing[0]}"
+        raise UnderstudyError(f"{who} estimates noise by class, but {lacks}; add such rows, or pass the matrix")
     sums = torch.zeros(context.classes, context.classes, dtype=torch.float64).index_add_(0, gold.y, labels)
     return sums / counts.unsqueeze(1)
 
@@ -67,11 +66,9 @@ class ForwardLink(Link):
 
     def __post_init__(self) -> None:
         if isinstance(self.transition, str) and self.transition != "anchor":
-            raise UnderstudyError(
-                f"forward(transition={self.transition!r}): use None (from gold), a (C, C) matrix, or 'anchor'"
-            )
-        if not 0 <= self.quantile <= 1:
-            raise UnderstudyError(f"forward(quantile={self.quantile}) must lie in [0, 1]")
+            given = f"forward(transition={self.transition!r})"
+            raise UnderstudyError(f"{given}: use None (from gold), a (C, C) matrix, or 'anchor'")
+        check_interval("forward", "[0, 1]", quantile=self.quantile)
 
     def module(self, context: Context) -> nn.Module:
         """Holds the fixed noise matrix, which is kept and saved with the run."""
@@ -92,15 +89,12 @@ class ForwardLink(Link):
             where = "forward(noisy_probs=…)"
             probs = context.per_row(to_tensor(self.noisy_probs, where).double(), where)
             if probs.dim() != 2 or probs.shape[1] != context.classes:
-                raise UnderstudyError(
-                    f"{where} has shape {tuple(probs.shape)}; give ({len(teacher)}, {context.classes})"
-                )
+                wanted = len(teacher), context.classes
+                raise UnderstudyError(f"{where} has shape {tuple(probs.shape)}; give {wanted}")
             return probs
         if not teacher.ranks:
-            raise UnderstudyError(
-                "forward(transition='anchor') needs predictions of the noisy label, and hard labels are none; pass "
-                "noisy_probs=run.predict(pool.x) of a net trained with us.vanilla()"
-            )
+            cure = "pass noisy_probs=run.predict(pool.x) of a net trained with us.vanilla()"
+            raise UnderstudyError(f"forward(transition='anchor') needs predictions, and hard labels are none; {cure}")
         return teacher.dense(torch.arange(len(teacher)), context.classes).double()
 
     def __call__(self, logits: Tensor, step: Step) -> Tensor:
@@ -110,17 +104,13 @@ class ForwardLink(Link):
 def _checked_matrix(transition: Any, classes: int) -> Tensor:
     matrix = to_tensor(transition, "forward(transition=…)").double()
     if matrix.shape != (classes, classes):
-        raise UnderstudyError(
-            f"forward(transition=…) has shape {tuple(matrix.shape)}, but there are {classes} classes; "
-            f"give ({classes}, {classes}): row = truth, column = label"
-        )
+        wanted = f"({classes}, {classes}): row = truth, column = label"
+        raise UnderstudyError(f"forward(transition=…) has shape {tuple(matrix.shape)}; give {wanted}")
     off = (matrix.sum(1) - 1).abs() > 1e-4
     if bool((matrix < 0).any()) or bool(off.any()):
         row = int(((matrix < 0).any(1) | off).nonzero()[0])
-        raise UnderstudyError(
-            f"forward(transition=…) row {row} is no distribution (sum {float(matrix[row].sum()):.4g}); "
-            "row i holds the chances of each label where the truth is i"
-        )
+        held = f"row {row} is no distribution (sum {float(matrix[row].sum()):.4g})"
+        raise UnderstudyError(f"forward(transition=…) {held}; it holds the chances of each label where it is the truth")
     return matrix
 
 

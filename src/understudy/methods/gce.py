@@ -17,10 +17,10 @@ from typing import Unpack
 
 from torch import Tensor
 
-from understudy.errors import UnderstudyError
 from understudy.maths import losses
 from understudy.method_options import TemperedSlots, method, with_weight
 from understudy.objective import Loss, Objective, Step, TeacherTarget, Weight
+from understudy.store.option_fields import check_interval
 
 __all__ = ["gce", "gce_loss", "truncation_weight"]
 
@@ -35,10 +35,8 @@ class TruncationWeight(Weight):
     can_vanish = True
 
     def __post_init__(self) -> None:
-        if not 0 <= self.threshold < 1:
-            raise UnderstudyError(f"gce(threshold={self.threshold}) must lie in [0, 1): it bounds a probability")
-        if not 0 <= self.warmup <= 1:
-            raise UnderstudyError(f"gce(warmup={self.warmup}) must lie in [0, 1]: it is a share of training")
+        check_interval("gce", "[0, 1)", threshold=self.threshold)
+        check_interval("gce", "[0, 1]", warmup=self.warmup)
 
     @property
     def wants_progress(self) -> bool:
@@ -52,8 +50,7 @@ class TruncationWeight(Weight):
 
 def gce_loss(g: float = 0.7) -> Loss:
     """The loss as a slot."""
-    if not 0 < g <= 1:
-        raise UnderstudyError(f"gce(g={g}) must lie in (0, 1]; for g → 0 use cross-entropy (us.vanilla)")
+    check_interval("gce", "(0, 1]", g=g)
     return partial(losses.gce, g=g)
 
 

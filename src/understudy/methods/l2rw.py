@@ -29,6 +29,7 @@ from understudy.maths.weights import normalise
 from understudy.method_options import Slots, method
 from understudy.methods.vanilla import reweighted
 from understudy.objective import Objective, Step, Weight
+from understudy.store.option_fields import check_interval
 
 __all__ = ["l2rw", "l2rw_weight"]
 
@@ -69,8 +70,7 @@ def _joint_weights(gold_alignment: Tensor, alignment: Tensor) -> tuple[Tensor, T
 
 def l2rw_weight(*, gold_rows: int = 128, gold_in_pool: bool = False, name: str = "l2rw") -> Weight:
     """The alignment weight as a slot; ``gold_rows`` are drawn for each step (all of them where there are fewer)."""
-    if gold_rows < 1:
-        raise UnderstudyError(f"l2rw(gold_rows={gold_rows}): at least 1 gold row must steer each step")
+    check_interval("l2rw", "[1, inf)", gold_rows=gold_rows)
     return JointAlignmentWeight(name, gold_rows) if gold_in_pool else AlignmentWeight(name, gold_rows)
 
 
@@ -84,8 +84,6 @@ def l2rw(
     **slots: Unpack[Slots],
 ) -> Objective:
     if train_on_gold and gold_in_pool:
-        raise UnderstudyError(
-            "l2rw: gold rows train at full weight (train_on_gold) or weighed (gold_in_pool); pass one"
-        )
+        raise UnderstudyError("l2rw: gold rows train fully (train_on_gold) or weighed (gold_in_pool); pass one")
     weight = l2rw_weight(gold_rows=gold_rows, gold_in_pool=gold_in_pool)
     return reweighted("l2rw", weight, slots, hard=hard).replace(gold_trains=train_on_gold or gold_in_pool)

@@ -19,9 +19,9 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from understudy.errors import UnderstudyError
 from understudy.method_options import Slots, method, with_weight
 from understudy.objective import Context, Objective, Step, TeacherTarget, Weight
+from understudy.store.option_fields import check_interval
 
 __all__ = ["curriculum_weight", "mentornet_pd"]
 
@@ -38,14 +38,9 @@ class CurriculumWeight(Weight):
     whole_batch = True
 
     def __post_init__(self) -> None:
-        if not 0 < self.percentile <= 1:
-            raise UnderstudyError(
-                f"mentornet_pd(percentile={self.percentile}) must lie in (0, 1]: the share of rows to keep"
-            )
-        if not 0 <= self.decay < 1:
-            raise UnderstudyError(f"mentornet_pd(decay={self.decay}) must lie in [0, 1)")
-        if not 0 <= self.warmup <= 1:
-            raise UnderstudyError(f"mentornet_pd(warmup={self.warmup}) must lie in [0, 1]: it is a share of training")
+        check_interval("mentornet_pd", "(0, 1]", percentile=self.percentile)
+        check_interval("mentornet_pd", "[0, 1)", decay=self.decay)
+        check_interval("mentornet_pd", "[0, 1]", warmup=self.warmup)
 
     def module(self, context: Context) -> nn.Module:
         """Holds λ, kept with the run; NaN before the first batch, whose percentile it then takes whole."""

@@ -35,9 +35,7 @@ class OracleWeight(Weight):
 
     def prepare(self, context: Context) -> Columns:
         if self.truth is None:
-            raise UnderstudyError(
-                "oracle needs the pool's true labels: pass us.oracle(truth=…), one class per pool row"
-            )
+            raise UnderstudyError("oracle needs the pool's true labels: us.oracle(truth=…), one class per pool row")
         truth = context.per_row(check_labels(self.truth, "oracle(truth=…)"), "oracle(truth=…)")
         right = context.teacher.top1().cpu() == truth.cpu()
         context.facts[f"{self.name}.share_right"] = float(right.double().mean())

@@ -11,17 +11,16 @@ right prediction still pulls. A baseline of SLaM's paper, which tries ε from �
     us.slam(loss=us.poly_loss(2.0))                       # the loss alone, in any method's slot
 """
 
-import math
 from dataclasses import dataclass
 from typing import Unpack
 
 from torch import Tensor
 
-from understudy.errors import UnderstudyError
 from understudy.maths import losses
 from understudy.method_options import TemperedSlots, method
 from understudy.methods.vanilla import vanilla
 from understudy.objective import Objective
+from understudy.store.option_fields import check_interval
 
 __all__ = ["poly", "poly_loss"]
 
@@ -33,10 +32,7 @@ class PolyLoss:
     epsilon: float = 1.0
 
     def __post_init__(self) -> None:
-        if not -1 <= self.epsilon < math.inf:
-            raise UnderstudyError(
-                f"poly(epsilon={self.epsilon}) must be a number of at least −1; below it, being sure is punished"
-            )
+        check_interval("poly", "[-1, inf)", epsilon=self.epsilon)
 
     def __call__(self, log_prediction: Tensor, target: Tensor) -> Tensor:
         return losses.poly(log_prediction, target, epsilon=self.epsilon)

@@ -12,18 +12,16 @@ teacher's label gets one too. It costs about ``folds`` × 4 trainings on 1 − 1
 
 from typing import Unpack
 
-from understudy.errors import UnderstudyError
 from understudy.method_options import Slots, method
 from understudy.objective import Objective, TeacherTarget
 from understudy.reconciling.relabel import Reconcile
+from understudy.store.option_fields import check_interval
 
 __all__ = ["reconciled"]
 
 
 @method
 def reconciled(*, folds: int = 4, rows: int | None = 20_000, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    if folds < 2:
-        raise UnderstudyError(f"reconciled(folds={folds}): at least 2 parts of gold are needed")
-    if rows is not None and rows < 1:
-        raise UnderstudyError(f"reconciled(rows={rows}) must be at least 1, or None for all rows of the pool")
+    check_interval("reconciled", "[2, inf)", folds=folds)
+    check_interval("reconciled", "[1, inf)", rows=1 if rows is None else rows)
     return Objective(name="reconciled", target=TeacherTarget(hard=hard), relabel=Reconcile(folds, rows), **slots)

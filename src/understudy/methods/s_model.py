@@ -26,6 +26,7 @@ from understudy.maths.mixing import forward_correction
 from understudy.method_options import Slots, method
 from understudy.methods.forward import transition_on_gold
 from understudy.objective import Context, Link, Objective, Step, TeacherTarget
+from understudy.store.option_fields import check_interval
 
 __all__ = ["s_model", "s_model_link"]
 
@@ -52,13 +53,8 @@ class SModelLink(Link):
 
     def __post_init__(self) -> None:
         if self.init not in ("identity", "confusion", "predictions"):
-            raise UnderstudyError(
-                f"s_model(init={self.init!r}): use 'identity', 'confusion' (estimated on gold) or 'predictions'"
-            )
-        if not 0 < self.smoothing <= 1:
-            raise UnderstudyError(
-                f"s_model(smoothing={self.smoothing}) must lie in (0, 1]; at 0 the layer cannot learn"
-            )
+            raise UnderstudyError(f"s_model(init={self.init!r}): use 'identity', 'confusion' or 'predictions'")
+        check_interval("s_model", "(0, 1]", smoothing=self.smoothing)
 
     def start(self, context: Context) -> Tensor:
         """T₀."""
@@ -86,9 +82,8 @@ class PretrainedLink(SModelLink):
         where = "s_model(noisy_probs=…)"
         probs = context.per_row(to_tensor(self.noisy_probs, where).double(), where)
         if probs.shape != (len(context.pool), context.classes):
-            raise UnderstudyError(
-                f"{where} has shape {tuple(probs.shape)}; give ({len(context.pool)}, {context.classes})"
-            )
+            wanted = len(context.pool), context.classes
+            raise UnderstudyError(f"{where} has shape {tuple(probs.shape)}; give {wanted}")
         labels = context.teacher.dense(torch.arange(len(context.teacher)), context.classes).double()
         if self.hard:
             labels = nn.functional.one_hot(labels.argmax(-1), context.classes).double()
@@ -108,10 +103,8 @@ def s_model_link(
 ) -> SModelLink:
     """The layer as a slot."""
     if (init == "predictions") != (noisy_probs is not None):
-        raise UnderstudyError(
-            "s_model(init='predictions') starts from noisy_probs=, and no other init does: pass both, noisy_probs="
-            "run.predict(pool.x) of a net trained with us.vanilla()"
-        )
+        cure = "pass both, noisy_probs=run.predict(pool.x) of a net trained with us.vanilla()"
+        raise UnderstudyError(f"s_model(init='predictions') starts from noisy_probs=, and no other init does: {cure}")
     if noisy_probs is None:
         return SModelLink(init=init, smoothing=smoothing, hard=hard, name=name)
     return PretrainedLink(init=init, smoothing=smoothing, hard=hard, name=name, noisy_probs=noisy_probs)

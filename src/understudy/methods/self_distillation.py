@@ -29,6 +29,7 @@ from torch import Tensor
 from understudy.errors import UnderstudyError
 from understudy.method_options import Slots, method
 from understudy.objective import Objective, Step, Target, TeacherTarget
+from understudy.store.option_fields import check_interval
 
 __all__ = ["self_distillation", "self_distillation_target"]
 
@@ -80,25 +81,18 @@ def self_distillation_target(
     name: str = "self_distillation",
 ) -> Target:
     """The blended target as a slot."""
-    if not strength >= 0:
-        raise UnderstudyError(f"self_distillation(strength={strength}) must not be negative; the paper uses 0.6 to 1.6")
+    check_interval("self_distillation", "[0, inf)", strength=strength)
     if target not in ("hard", "soft"):
         raise UnderstudyError(f"self_distillation(target={target!r}): use 'hard' (the best class) or 'soft'")
     if target_temperature is not None and target == "hard":
-        raise UnderstudyError(
-            f"self_distillation(target_temperature={target_temperature}): the best class has none; pass target='soft'"
-        )
-    # Hard targets were always written down with temperature 1.
-    target_temperature = (
-        (LOW_TEMPERATURE if target == "soft" else 1.0) if target_temperature is None else target_temperature
-    )
-    if not target_temperature > 0:
-        raise UnderstudyError(f"self_distillation(target_temperature={target_temperature}) must be greater than 0")
+        raise UnderstudyError("self_distillation(target_temperature=…): the best class has none; pass target='soft'")
+    if target_temperature is None:
+        target_temperature = LOW_TEMPERATURE if target == "soft" else 1.0
+    check_interval("self_distillation", "(0, inf)", target_temperature=target_temperature)
     if schedule is not None:
         _check_schedule(schedule)
-    return SelfDistillationTarget(
-        TeacherTarget(hard=hard), strength, schedule, target == "soft", target_temperature, name
-    )
+    labels = TeacherTarget(hard=hard)
+    return SelfDistillationTarget(labels, strength, schedule, target == "soft", target_temperature, name)
 
 
 def _check_schedule(schedule: Alpha) -> None:
@@ -106,10 +100,8 @@ def _check_schedule(schedule: Alpha) -> None:
         raise UnderstudyError(f"self_distillation(schedule={schedule!r}): give α as a function of progress (0 … 1)")
     alphas = [schedule(number / 100) for number in range(101)]
     if not all(0 <= alpha <= 1 for alpha in alphas) or any(later > earlier for earlier, later in pairwise(alphas)):
-        raise UnderstudyError(
-            "self_distillation(schedule=…) must fall from 1 towards 0 as progress goes from 0 to 1; "
-            "use e.g. lambda progress: 1 - progress"
-        )
+        falls = "must fall from 1 towards 0 as progress rises from 0 to 1"
+        raise UnderstudyError(f"self_distillation(schedule=…) {falls}; use e.g. lambda progress: 1 - progress")
 
 
 @method

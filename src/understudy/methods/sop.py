@@ -22,10 +22,10 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from understudy.errors import UnderstudyError
 from understudy.maths.losses import cross_entropy
 from understudy.method_options import Slots, method
 from understudy.objective import Columns, Context, Link, Objective, Step, Target, TeacherTarget
+from understudy.store.option_fields import check_interval
 
 __all__ = ["sop", "sop_link"]
 
@@ -66,9 +66,7 @@ class SopLink(Link):
     name: str = "sop"
 
     def __post_init__(self) -> None:
-        for option in ("u_lr", "v_lr", "start"):
-            if not (value := getattr(self, option)) >= 0:
-                raise UnderstudyError(f"sop({option}={value}) must not be negative")
+        check_interval("sop", "[0, inf)", u_lr=self.u_lr, v_lr=self.v_lr, start=self.start)
 
     def module(self, context: Context) -> nn.Module:
         return LabelErrors(len(context.pool), context.classes, self.start)

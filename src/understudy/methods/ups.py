@@ -28,6 +28,7 @@ from understudy.maths import losses
 from understudy.maths.weights import normalise
 from understudy.method_options import TemperedSlots, method, with_weight
 from understudy.objective import Columns, Context, Objective, Step, Target, Weight
+from understudy.store.option_fields import check_interval
 
 __all__ = ["ups"]
 
@@ -65,10 +66,8 @@ class UpsTarget(Target):
     def _given(self, context: Context) -> Tensor:
         std = to_tensor(self.std, "ups(std=…)").float().cpu()
         if std.dim() != 2 or std.shape[1] != context.classes:
-            raise UnderstudyError(
-                f"ups(std=…) has shape {tuple(std.shape)}; it is (rows, {context.classes} classes), as "
-                "us.stochastic_passes(…).std of the pool"
-            )
+            cure = f"it is (rows, {context.classes} classes), us.stochastic_passes(…).std of the pool"
+            raise UnderstudyError(f"ups(std=…) has shape {tuple(std.shape)}; {cure}")
         std = context.per_row(std, "ups(std=…)")
         bad = ~((std >= 0) & std.isfinite()).all(-1, keepdim=True)
         if bool(bad.any()):
@@ -118,10 +117,8 @@ def ups(
 ) -> Objective:
     """``std``: (N, C), of the teacher's passes. In the paper's symbols, the four limits are τp, τn, κp and κn."""
     if not 0 <= negative_below < positive_above <= 1:
-        raise UnderstudyError(
-            f"ups(positive_above={positive_above}, negative_below={negative_below}): use 0 <= negative < positive <= 1"
-        )
-    if not (positive_std >= 0 and negative_std >= 0):
-        raise UnderstudyError(f"ups(positive_std={positive_std}, negative_std={negative_std}) must be 0 or more")
+        given = f"ups(positive_above={positive_above}, negative_below={negative_below})"
+        raise UnderstudyError(f"{given}: use 0 <= negative < positive <= 1")
+    check_interval("ups", "[0, inf)", positive_std=positive_std, negative_std=negative_std)
     target = UpsTarget(positive_above, negative_below, positive_std, negative_std, hard, std)
     return Objective(name="ups", target=target, loss=losses.ups, **with_weight(slots, KeepWeight(target.name)))

@@ -37,6 +37,7 @@ from understudy.errors import UnderstudyError
 from understudy.method_options import Slots, method
 from understudy.methods.vanilla import vanilla
 from understudy.objective import Columns, Context, Objective, Step, Term
+from understudy.store.option_fields import check_interval
 
 __all__ = ["VidHead", "vid", "vid_term"]
 
@@ -95,16 +96,13 @@ class VidTerm(Term):
     wants_features = True
 
     def __post_init__(self) -> None:
-        if not 0 <= self.strength < math.inf:
-            raise UnderstudyError(f"vid(strength={self.strength}) must be 0 or more")
+        check_interval("vid", "[0, inf)", strength=self.strength)
 
     def prepare(self, context: Context) -> Columns:
         if self.teacher_features is None:
             if not context.teacher.simplest().ranks:
-                raise UnderstudyError(
-                    "vid predicts the teacher's logits, but hard labels have none: give the pool soft labels, or pass "
-                    "teacher_features=…, (N, d) in pool order, as us.teacher_features(teacher, x_pool) makes them"
-                )
+                cure = "give the pool soft labels, or pass teacher_features=us.teacher_features(teacher, x_pool)"
+                raise UnderstudyError(f"vid predicts the teacher's logits, but hard labels have none: {cure}")
             return {}
         features = context.per_row(self._features(), "vid(teacher_features=…)")
         if not isinstance(self.teacher_features, np.memmap):

@@ -30,6 +30,7 @@ from understudy.maths.weights import debias_in_plane, distortion_of
 from understudy.method_options import Slots, method
 from understudy.methods.vanilla import reweighted
 from understudy.objective import Columns, Context, Loss, Objective, Weight
+from understudy.store.option_fields import check_interval
 
 __all__ = ["debias_weight", "debias_weights", "given_weight", "weighted"]
 
@@ -46,8 +47,7 @@ class DebiasWeight(Weight):
 
     def __post_init__(self) -> None:
         _measure(self.confidence)
-        if self.k is not None and self.k < 1:
-            raise UnderstudyError(f"k={self.k}: at least 1 neighbour is needed")
+        check_interval("weighted", "[1, inf)", k=1 if self.k is None else self.k)
 
     def prepare(self, context: Context) -> Columns:
         gold, teacher = context.calibration
@@ -151,8 +151,7 @@ def debias_weights(
         raise UnderstudyError("y_gold is empty; at least one gold row is needed")
     if int(y.max()) >= classes:
         raise UnderstudyError(f"y_gold row {int(y.argmax())} is {int(y.max())}; classes run from 0 to {classes - 1}")
-    if not temperature > 0:
-        raise UnderstudyError(f"temperature={temperature} must be greater than 0")
+    check_interval("debias_weights", "(0, inf)", temperature=temperature)
     wrong, distortion = distortion_of(
         probs["teacher_gold"], y, probs["student_gold"], loss=loss, temperature=temperature
     )

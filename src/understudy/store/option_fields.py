@@ -141,6 +141,15 @@ def check_limits(each: "Field[Any]", value: Any) -> None:
         raise UnderstudyError(f"{each.name}={value} must be a number and not negative")
 
 
+def check_interval(function: str, interval: str, **options: float) -> None:
+    """Refuses an option of a function that is outside an interval such as "(0, 1]"."""
+    low, high = map(float, interval[1:-1].split(","))
+    for name, value in options.items():
+        at_open_end = (value == low and interval[0] == "(") or (value == high and interval[-1] == ")")
+        if at_open_end or not low <= value <= high:
+            raise UnderstudyError(f"{function}({name}={value}) must lie in {interval}")
+
+
 def with_parameters(
     function: Function, shown: Sequence[Parameter], *, first: bool = False, keep_others: bool = False
 ) -> Function:
