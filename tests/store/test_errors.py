@@ -45,5 +45,5 @@ def test_the_ends_of_an_interval() -> None:
     for interval, inside in (("(0, 1]", [0.5, 1]), ("[0, 1)", [0, 0.5]), ("[1, inf)", [1, 10**9])):
         check_interval("f", interval, **{f"x{number}": value for number, value in enumerate(inside)})
     for interval, value in (("(0, 1]", 0), ("[0, 1)", 1), ("[1, inf)", float("inf")), ("[0, 1]", float("nan"))):
-        with pytest.raises(UnderstudyError, match=r"f\(x=.*\) must lie in [\[(]"):
+        with pytest.raises(errors.UnderstudyError, match=r"f\(x=.*\) must lie in [\[(]"):
             check_interval("f", interval, x=value)
