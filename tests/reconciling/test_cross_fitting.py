@@ -126,21 +126,16 @@ def test_who_fails_is_left_out_with_a_word_and_whoever_is_needed_ends_it() -> No
         crossfit(gold, pool, members, needed=("weak",)).run(HERE)
 
 
-def test_who_leaves_the_race_is_asked_no_more() -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_folds_are_asked_for_together_where_they_train_in_step(together: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     gold, pool, _ = world()
-    asked: list[tuple[str, int]] = []
-
-    def say(name: str) -> Callable[[Fold], Tensor]:
-        return lambda fold: asked.append((name, fold.number)) or number(fold)  # type: ignore[func-returns-value]
-
-    members = {name: Told(say(name)) for name in ("slow", "quick")}
-    said = crossfit(gold, pool, members).run(HERE, racing=members, eliminate=lambda so_far: ["quick"])
-    assert asked == [("slow", 0), *(("quick", k) for k in range(4))]
-    asked.clear()
-    crossfit(gold, pool, members).run(HERE, racing=["quick"], eliminate=list)
-    assert asked == [*(("slow", k) for k in range(4)), *(("quick", k) for k in range(4))]
-    assert list(said.pool) == ["quick"] and set(said.gold) == {"slow", "quick"}
-    assert int((~said.gold["slow"].isnan()).all(1).sum()) == 15
+    monkeypatch.setattr(cross_fitting, "can_stack", lambda *given: together)
+    members = {name: Told(number) for name in ("one", "other")}
+    asked, real = [], CrossFit.predict_part
+    monkeypatch.setattr(CrossFit, "predict_part", lambda self, part: asked.append(part) or real(self, part))
+    crossfit(gold, pool, members).run(HERE)
+    folds = [(0, 1, 2, 3)] if together else [(0,), (1,), (2,), (3,)]
+    assert asked == [(name, each) for name in members for each in folds]
 
 
 def test_finished_parts_are_kept_and_of_other_work_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,10 @@
     run.config["auto"]         # the candidates' scores, the choice, the weights of the label sources
 
 The pilot trains every candidate on a part of the pool and three quarters of gold, and predicts the rest; after four
-such folds every gold row has an out-of-fold prediction. Candidates that are clearly behind are dropped after each fold.
-The predictions of all of them, the nearest neighbours and the teacher's labels are weighted on gold and give the pool's
-*reconciled* labels (``reconciling/``); a student trained on these is one more candidate, cross-validated with labels
-fitted without the held-out rows. It is the default: another candidate is chosen only where it is significantly better.
+such folds every gold row has an out-of-fold prediction. The predictions of all of them, the nearest neighbours and the
+teacher's labels are weighted on gold and give the pool's *reconciled* labels (``reconciling/``); a student trained on
+these is one more candidate, cross-validated with labels fitted without the held-out rows. It is the default: another
+candidate is chosen only where it is significantly better.
 With a folder, finished parts are kept there, and a pilot that was stopped resumes.
 """
 
@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from understudy.comparison.candidate_scores import CAUTION, Candidate, choose, score_candidates, still_competitive
+from understudy.comparison.candidate_scores import CAUTION, Candidate, choose, score_candidates
 from understudy.comparison.candidates import FEWEST_ROWS, GOLD_ONLY, RECONCILED, VANILLA, candidates, named_methods
 from understudy.comparison.cells import shared_settings, train_method
 from understudy.comparison.comparison_options import AutoOptions, take_options
@@ -56,7 +56,6 @@ from understudy.training.run import Run, usable_folder
 
 #: In the run's folder, until the run is finished.
 FOLDER = "pilot"
-SOURCES = (GOLD_ONLY, VANILLA, "gce", "forward", "self_distillation")
 #: As ``CAUTION``, ahead of reconciled labels.
 RECONCILED_CAUTION = 2.0
 
@@ -81,7 +80,7 @@ class Pilot:
         return self.view.gold
 
     def fit(self, executor: Executor, *, progress: bool = False) -> OutOfFold:
-        return self.base_models.run(executor, racing=self._racing, eliminate=self._eliminate, progress=progress)
+        return self.base_models.run(executor, progress=progress)
 
     def candidates(
         self, found: OutOfFold, sources: OutOfFold, labels: ReconciledPool | None, executor: Executor, *,
@@ -121,18 +120,6 @@ class Pilot:
             student, gold, pool, base_models, self.recipe, classes, folds=self.own.folds, rows=self.own.pilot_rows,
             seed=self.recipe.seed, folder=self.folder,
         )  # fmt: skip
-
-    @property
-    def _racing(self) -> set[str]:
-        """The candidates but for those that serve as label sources, which stay, for diversity."""
-        return {name for name in self.objectives if not (self.own.reconcile and name in SOURCES)}
-
-    def _eliminate(self, predictions: dict[str, Tensor]) -> list[str]:
-        """Without the candidates that are clearly behind on the rows that all have predicted."""
-        rows = torch.stack([~probs.isnan().any(1) for probs in predictions.values()]).all(0)
-        scored = {name: probs[rows] for name, probs in predictions.items() if name in self.objectives}
-        going_on = still_competitive(scored, self.gold.y[rows], metric=self.recipe.metric)
-        return [name for name in predictions if name in going_on or name not in self._racing]
 
     def settings(self) -> dict[str, Any]:
         """What must be the same for a pilot to resume."""
@@ -220,9 +207,10 @@ def auto(
     views = mark_views({features: View(student, gold, pool, given, test, select), **(others or {})})
     resolved = {name: _resolve(view) for name, view in views.items()}
     converges = all(recipe.is_full_batch for recipe, _ in resolved.values())
-    objectives = (
-        candidates(gold, known, converges=converges) if own.methods is None else named_methods(own.methods, known)[0]
-    )
+    if own.methods is None:
+        objectives = candidates(gold, known, converges=converges, sources=own.reconcile)
+    else:
+        objectives, _ = named_methods(own.methods, known)
     pilots = {
         name: Pilot(
             view, objectives, _pilot_recipe(resolved[name][0], own), own,

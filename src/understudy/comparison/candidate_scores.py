@@ -21,8 +21,6 @@ from understudy.maths.metric_scores import ACCURACY, row_scores
 
 #: How many standard errors a candidate must be ahead of the reference.
 CAUTION = 1.0
-#: A candidate is dropped this many standard errors behind the best.
-BEHIND = 1.5
 
 
 @dataclass(frozen=True)
@@ -66,21 +64,6 @@ def choose(scored: Mapping[str, Candidate], reference: str = "vanilla", *, cauti
     finished = {name: one for name, one in scored.items() if one.rows == scored[reference].rows}
     best = max(finished, key=lambda name: finished[name].lower_bound(caution))
     return best if finished[best].lower_bound(caution) > 0 else reference
-
-
-def still_competitive(
-    predictions: Mapping[str, Tensor], y: Tensor, reference: str = "vanilla", *, metric: str = ACCURACY
-) -> list[str]:
-    """The candidates that are not clearly behind the best, on the rows predicted so far; the reference always stays."""
-    scores = {name: row_scores(metric, probs, y) for name, probs in predictions.items()}
-    leader = max(scores, key=lambda name: float(scores[name].nanmean()))
-    competitive = []
-    for name, mine in scores.items():
-        behind = (scores[leader] - mine)[~(scores[leader] - mine).isnan()]
-        gap, error = mean_and_error(behind)
-        if name in (reference, leader) or gap <= BEHIND * error:
-            competitive.append(name)
-    return competitive
 
 
 def mean_and_error(values: Tensor) -> tuple[float, float]:

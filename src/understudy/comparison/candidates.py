@@ -91,18 +91,21 @@ def can_rank(pool: Pool) -> bool:
     return len(confidence) > 0 and bool((confidence != confidence[0]).any())
 
 
-def candidates(gold: Gold, pool: Pool, *, converges: bool = False) -> dict[str, Objective]:
+def candidates(gold: Gold, pool: Pool, *, converges: bool = False, sources: bool = False) -> dict[str, Objective]:
     """The short list for these labels; methods that need the teacher's labels of gold only where there are any.
 
-    ``converges``: whether students are trained until they converge, which leaves no early predictions to distil.
+    ``converges``: whether students are trained until they converge, which leaves no early predictions to distil;
+    ``sources``: only those that are worth their time as label sources. Of 50 pilots with reconciled labels none chose
+    another (``docs/results/auto.md``).
     """
     assert pool.teacher is not None
     soft = pool.teacher.simplest().ranks
-    names = ["vanilla", *(["vanilla:hard=true"] if soft else []), *([] if converges else ["self_distillation"]), "gce"]
-    if can_rank(pool):
+    names = ["vanilla", *(["vanilla:hard=true"] if soft and not sources else [])]
+    names += ["gce"] if converges else ["self_distillation", "gce"]
+    if can_rank(pool) and not sources:
         names.append("confident")
     if len(gold.calibration_rows()) >= FEWEST_ROWS:
-        names += ["slam", "weighted:refresh_every=5"]
+        names += [] if sources else ["slam", "weighted:refresh_every=5"]
         known = pool.teacher.classes or int(max(gold.y.max(), pool.teacher.top1().max())) + 1
         # Every fold must hold every class.
         if bool((torch.bincount(gold.y[gold.calibration_rows()], minlength=known) > 1).all()):

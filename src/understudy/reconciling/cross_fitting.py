@@ -14,7 +14,7 @@ With a folder, finished parts are kept there, and an interrupted run resumes.
 import hashlib
 import math
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -46,8 +46,6 @@ from understudy.training.options import AUTO, TrainingOptions
 
 #: (base model, its folds that are trained together).
 Part = tuple[str, tuple[int, ...]]
-#: From the predictions of gold so far: the base models to go on with.
-Elimination = Callable[[dict[str, Tensor]], list[str]]
 SETTINGS, CHOSEN = "settings.json", "c.json"
 CROSS_FIT = FolderKind("cross-fit", SETTINGS)
 
@@ -139,37 +137,18 @@ class CrossFit:
         except UnderstudyError as error:
             return str(error)
 
-    def run(
-        self, executor: Any, *, racing: Collection[str] = (), eliminate: Elimination | None = None,
-        progress: bool = False,
-    ) -> OutOfFold:  # fmt: skip
-        """``executor``: as in ``parallel/executors.py``. ``racing``: base models of which the first fold alone is
-        trained before ``eliminate`` says which go on."""
-        predictions, going_on = OutOfFold(), list(self.base_models)
-        bar = ProgressBar("base models", len(going_on) * self.folds, shown=progress)
+    def run(self, executor: Any, *, progress: bool = False) -> OutOfFold:
+        """``executor``: as in ``parallel/executors.py``."""
+        predictions = OutOfFold()
+        bar = ProgressBar("base models", len(self.base_models) * self.folds, shown=progress)
         with self._opened() as parts, bar:
             bar.show("")
             if self.c is None and self.recipe.weight_decay == AUTO:
                 self.chosen_penalties = self._stored_penalties(parts.folder.parent / CHOSEN)
                 self.c = self.chosen_penalties[0]["c"], self.chosen_penalties[1]["c"]
-            for rest in (False, True):
-                wanted = [
-                    (name, number)
-                    for name in going_on
-                    for number in range(self.folds)
-                    if (number > 0 and name in racing) == rest
-                ]
-                found = self._predictions(wanted, parts, executor, bar)
-                for (name, number), probs in found.items():
-                    self._add(predictions, name, number, probs)
-                failed = {name for name, _ in wanted} - {name for name, _ in found}
-                going_on = [name for name in going_on if name not in failed]
-                if eliminate is not None and not rest:
-                    going_on = eliminate({name: predictions.gold[name] for name in going_on})
-                    bar.total = bar.done + len([name for name in going_on if name in racing]) * (self.folds - 1)
-        for name in list(predictions.pool):
-            if name not in going_on:
-                del predictions.pool[name], predictions.by_fold[name]
+            wanted = [(name, number) for name in self.base_models for number in range(self.folds)]
+            for (name, number), probs in self._predictions(wanted, parts, executor, bar).items():
+                self._add(predictions, name, number, probs)
         return predictions
 
     def _predictions(
