@@ -89,7 +89,7 @@ def audit_sources(data: AuditData, pool: Pool | None) -> AuditedSources | None:
     right = predicted[own] == truth.unsqueeze(1)
     voted = on_gold.votes >= 0
     correct = ((on_gold.votes == truth.unsqueeze(1)) & voted).sum(0).tolist()
-    gains = [Interval.of(gain, effect) for gain, effect in zip(gained[own].T.tolist(), effects, strict=True)]
+    gains = [Interval.of(gain).widened(effect) for gain, effect in zip(gained[own].T.tolist(), effects, strict=True)]
     net_correct = (right[:, :1].long() - right[:, 1:].long()).sum(0).tolist()
     names = on_gold.sources or tuple(map(str, range(len(correct))))
     each = [

@@ -34,15 +34,13 @@ from understudy.models.registry import Student, initial_student
 from understudy.objective import Context, Objective
 from understudy.store.fingerprints import fingerprint
 from understudy.training.callbacks import Callback
-from understudy.training.evaluation import gold_only_options
+from understudy.training.evaluation import COMPARED_ROWS, gold_only_options
 from understudy.training.options import AUTO, FINAL, NOT_SHARED, SHARED, TrainingOptions
 from understudy.training.prepare import FitPart, check_outputs
 from understudy.training.run import Run, state_to_bytes
 from understudy.training.train import fit_resolved, train
 
 FOLDS = 5
-#: Of the pool, on which the folds' students may disagree.
-COMPARED_ROWS = 500
 
 
 @dataclass(frozen=True)

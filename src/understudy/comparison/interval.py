@@ -42,8 +42,7 @@ class Interval:
     freedom: float = 0.0
 
     @classmethod
-    def of(cls, values: Iterable[float], effect: float = 1.0) -> "Interval":
-        """``effect``: the variance of the mean over that of independent values."""
+    def of(cls, values: Iterable[float]) -> "Interval":
         numbers = list(values)
         if not numbers:
             raise UnderstudyError("there is nothing to average; run at least one seed")
@@ -51,28 +50,22 @@ class Interval:
         if count == 1:
             return cls(mean, -math.inf, math.inf, 1)
         variance = math.fsum((number - mean) ** 2 for number in numbers) / (count - 1)
-        return cls._around(mean, effect * variance / count, count - 1, count)
+        return cls._around(mean, variance / count, count - 1, count)
 
     @classmethod
-    def of_rows(cls, values: Array, *, lowest: float, count: int | None = None, effect: float = 1.0) -> "Interval":
+    def of_rows(cls, values: Array, *, lowest: float, count: int | None = None) -> "Interval":
         """Of one value a row in [``lowest``, 1]: 0 and 1 by whether it is right, −1 to 1 by a difference of two.
 
-        Without such a bound (−∞) no row is added. ``effect``: as in ``of``.
+        Without such a bound (−∞) no row is added.
         """
         ends = _ends(lowest)
         rows, padded = len(values) + len(ends), np.concatenate([values, ends])
-        variance = effect * float(padded.var()) / rows
-        found = cls._around(float(padded.mean()), variance, max(rows - 3, 1), count or len(values))
+        found = cls._around(float(padded.mean()), float(padded.var()) / rows, max(rows - 3, 1), count or len(values))
         return found._within(float(values.mean()), lowest, rows)
 
     @classmethod
-    def crossed(
-        cls, values: Sequence[Array], rows: Sequence[Array], *, lowest: float = -1.0, effect: float = 1.0
-    ) -> "Interval":
-        """One array of values per seed, one per test row in [``lowest``, 1]; ``rows`` says which rows these are.
-
-        ``effect``: as in ``of``, where no row is tested twice.
-        """
+    def crossed(cls, values: Sequence[Array], rows: Sequence[Array], *, lowest: float = -1.0) -> "Interval":
+        """One array of values per seed, one per test row in [``lowest``, 1]; ``rows`` says which rows these are."""
         count = len(values)
         seed_means = [float(mine.mean()) for mine in values]
         plain = cls.of(seed_means)
@@ -84,7 +77,7 @@ class Interval:
             # One judgement, repeated: no seed had a hand in it (the teacher), and only the rows were drawn.
             return cls.of_rows(values[0], lowest=lowest, count=count)
         if len(every) == len(index):
-            return cls.of_rows(np.concatenate(values), lowest=lowest, count=count, effect=effect)
+            return cls.of_rows(np.concatenate(values), lowest=lowest, count=count)
         added = _ends(lowest)
         size = len(every) + len(added)
         centre = (len(every) * plain.mean + float(added.sum())) / size
@@ -104,6 +97,11 @@ class Interval:
         error = self.error * rows / (rows - len(_ends(lowest)))
         highest = -lowest if math.isinf(lowest) else 1.0
         return replace(self, mean=mean, low=max(self.low, lowest), high=min(self.high, highest), error=error)
+
+    def widened(self, effect: float, *, lowest: float = -math.inf, highest: float = math.inf) -> "Interval":
+        """With a variance ``effect`` times as large, between ``lowest`` and ``highest``."""
+        low, high = (self.mean + math.sqrt(effect) * (end - self.mean) for end in (self.low, self.high))
+        return replace(self, low=max(low, lowest), high=min(high, highest), error=math.sqrt(effect) * self.error)
 
     def minus(self, other: "Interval") -> "Interval":
         """The difference of two means that share neither seeds nor rows (Welch)."""

@@ -115,7 +115,9 @@ class Comparison(Shown):
     def accuracy(self, method: str) -> Interval:
         """At the last epoch; by another ``metric``, that."""
         mine = self._of(method)
-        return _interval(mine, dict.fromkeys(mine), self.least, self.fold_effect(method))
+        highest = math.inf if self.metric == LOG_LOSS else 1.0
+        found = _interval(mine, dict.fromkeys(mine), self.least)
+        return found.widened(self.fold_effect(method), lowest=self.least, highest=highest)
 
     def fold_effect(self, method: str) -> float:
         """The variance of an accuracy in folds over that of as many independent rows; by another ``metric`` 1."""
@@ -247,9 +249,7 @@ def _on_other_rows(mine: Iterable[Outcome], theirs: Iterable[Outcome]) -> bool:
     return not np.isin(ours, others).any()
 
 
-def _interval(
-    mine: Mapping[int, Outcome], others: Mapping[int, Outcome | None], lowest: float, effect: float = 1.0
-) -> Interval:
+def _interval(mine: Mapping[int, Outcome], others: Mapping[int, Outcome | None], lowest: float) -> Interval:
     """Of the accuracies, minus the others' where given; over rows too where all have per-row results."""
     gaps = [mine[seed].last - (0.0 if other is None else other.last) for seed, other in others.items()]
     values, rows = [], []
@@ -267,7 +267,7 @@ def _interval(
             return Interval.of(gaps)
         values.append(one.right[mine_at].astype(float) - their.right[theirs_at])
         rows.append(shared)
-    return Interval.crossed(values, rows, lowest=lowest, effect=effect) if values else Interval.of(gaps)
+    return Interval.crossed(values, rows, lowest=lowest) if values else Interval.of(gaps)
 
 
 def _as_dict(interval: Interval | None) -> dict[str, float | None] | None:
