@@ -1,4 +1,4 @@
-"""Every experiment by name. A file of a paper's folder that declares EXPERIMENT is in; nothing else lists them.
+"""Every experiment by name. A file of a paper's folder that declares EXPERIMENT, or EXPERIMENTS, is in; no list else.
 
 all_experiments()["slam_table1"].shows            # "Table 1"
 """
@@ -18,14 +18,16 @@ FOLDERS = ("p000_weighted_distillation", "p001_slam", "p002_heteroskedastic", "p
 
 @cache
 def all_experiments() -> dict[str, Experiment]:
-    """In the order of the papers, then of their files."""
+    """In the order of the papers, then of their names."""
     found: dict[str, Experiment] = {}
     for folder in FOLDERS:
         package = importlib.import_module(f"{experiments.__name__}.{folder}")
-        for module in sorted(info.name for info in pkgutil.iter_modules(package.__path__)):
-            declared = getattr(importlib.import_module(f"{package.__name__}.{module}"), "EXPERIMENT", None)
-            if declared is not None:
-                found[declared.name] = declared
+        modules = [
+            importlib.import_module(f"{package.__name__}.{one.name}") for one in pkgutil.iter_modules(package.__path__)
+        ]
+        alone = [module.EXPERIMENT for module in modules if hasattr(module, "EXPERIMENT")]
+        together = [one for module in modules for one in getattr(module, "EXPERIMENTS", ())]
+        found |= {one.name: one for one in sorted([*alone, *together], key=lambda one: one.name)}
     return found
 
 

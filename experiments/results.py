@@ -13,6 +13,7 @@ from experiments.claims import ANSWERS, decide
 from experiments.experiment import PAPERS, Experiment, Part
 from experiments.needs import REPEATED
 from experiments.page import gold_alone, ours, verdict_rows
+from experiments.published import setting_of
 from experiments.registry import all_experiments
 from experiments.sweep import Cell, key
 from experiments.table import markdown
@@ -36,7 +37,12 @@ RULE = (
 
 
 def decided(experiment: Experiment, record: dict[str, Any]) -> dict[str, Any]:
-    """The record with its claims as the code now has them, decided again from the kept cells."""
+    """The record with its claims as the code now has them, decided again from the kept cells.
+
+    Of other settings than the code now has, it stays as it was until these are measured.
+    """
+    if [part["setting"] for part in record["parts"]] != [setting_of(part.reduced) for part in experiment.parts]:
+        return record
 
     def part_again(part: Part, kept: dict[str, Any]) -> dict[str, Any]:
         verdicts = decide(part.judged(), [Cell(**cell) for cell in kept["cells"]])
@@ -174,7 +180,7 @@ def _section(experiment: Experiment, record: dict[str, Any], homes: dict[str, st
     ]
     if experiment.shows.startswith("Figure"):
         text.append(f"![{experiment.shows} at reduced scale]({experiment.name}.png)")
-    for declared, part in zip(experiment.parts, record["parts"], strict=True):
+    for declared, part in zip(experiment.parts, record["parts"], strict=False):
         if len(experiment.parts) > 1:
             text.append(f"**{part['title']}**")
         rows = [

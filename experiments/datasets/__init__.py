@@ -9,7 +9,7 @@ binary version. A set that is not there is a one-line error that says how to get
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from experiments.datasets.form import Data, as_images, as_labels, rows
 from experiments.datasets.imagenet import imagenet
 from experiments.datasets.mnist import fashion_mnist, mnist
 from experiments.datasets.svhn import svhn
-from experiments.datasets.vectors import cifar10_vectors
+from experiments.datasets.vectors import cifar10_vectors, text_vectors
 from understudy.errors import UnderstudyError
 
 __all__ = ["LOADERS", "Data", "load", "rows"]
@@ -77,8 +77,10 @@ LOADERS: dict[str, Callable[[], Data]] = {
     "fashion_mnist_binary": _binary(fashion_mnist, (2, 7)),
     "cifar10_animals": _binary(cifar10, (2, 3, 4, 5, 6, 7)),
     "digits_binary": _binary(digits, (2, 7)),
-    # Of EfficientNet-lite0.
+    # Of EfficientNet-lite0 and of MiniLM.
     "cifar10_vectors": cifar10_vectors,
+    "sst2_vectors": partial(text_vectors, "sst2"),
+    "trec_vectors": partial(text_vectors, "weak_trec"),
 }
 
 

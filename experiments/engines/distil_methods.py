@@ -51,6 +51,8 @@ Factory = Callable[[Dealt, Any, dict[str, Any]], us.Objective]
 
 KINDS: dict[str, Factory] = {
     "vanilla": lambda dealt, option, common: us.vanilla(**common),
+    # What the library recommends; it combines sources itself, so that no other option means anything to it.
+    "reconciled": lambda dealt, option, common: us.reconciled(hard=common["hard"]),
     "oracle": lambda dealt, option, common: us.oracle(dealt.truth, **common),
     # One estimate of the weights, from margins (Weighted Distillation, 3.1).
     "weighted_margin": lambda dealt, option, common: us.weighted(confidence="margin", **common),

@@ -3,7 +3,8 @@
 A net is trained on background-flipped labels for half of its steps; then the weights of rows it has never seen, flipped
 the same way, are computed batch by batch against the clean rows. "One class" takes batches of a single true class, for
 every class but the background one, so that only the given label tells clean rows from flipped ones. Values are the
-shares of the clean and of the flipped rows that have a weight above 0; both come from one training.
+shares of the clean and of the flipped rows that have a weight above 0; both come from one training. What plain
+training of twice that length repeats of its given labels is measured beside.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from torch import Tensor
 
 import understudy as us
 from experiments.datasets import load, rows
-from experiments.engines.noisy import NoisyLabels
+from experiments.engines.noisy import EXTRAS, NoisyLabels
+from experiments.needs import REPEATED
 from experiments.sweep import Cell, Training, net
 from understudy.data.noise import background_flip
 
@@ -49,7 +51,10 @@ class ExampleWeights:
         options = self.training.options(len(flipped.pool))
         student = us.train(build, flipped.gold, flipped.pool, us.l2rw(gold_rows=100), seed=seed, **options).student
         x, given, truth = self._held_out(seed)
-        cells = []
+        plain = us.train(
+            build, None, flipped.pool, us.vanilla(), seed=seed, **options | {"epochs": 2 * options["epochs"]}
+        ).student
+        cells = [Cell(f"Baseline: {REPEATED}", column, seed, EXTRAS[REPEATED](plain, flipped))]
         for kind, batches in self._batches(truth, flipped.background).items():
             weighed = torch.cat(
                 [us.alignment(student, x[rows], given[rows], flipped.gold.x, flipped.gold.y) > 0 for rows in batches]

@@ -5,11 +5,12 @@ from dataclasses import replace
 from experiments.claims import Claim
 from experiments.engines.accuracy_curves import MarginAccuracy
 from experiments.experiment import Experiment, Part
-from experiments.p000_weighted_distillation.fig05 import PAPER, REDUCED
 from experiments.p000_weighted_distillation.settings import KEPT_OUT
+from experiments.p000_weighted_distillation.tables import PARTS
 
 # 7,500 labelled, 2,000 validation and 40,500 unlabelled rows.
 OF_TEACHERS = "of teachers, not of the method"
+PAPER, REDUCED = PARTS["cifar10"].full, PARTS["cifar10"].reduced
 ONE_SIZE = replace(PAPER, labelled=(7_500,))
 
 EXPERIMENT = Experiment(

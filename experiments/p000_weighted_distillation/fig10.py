@@ -1,8 +1,11 @@
-"""Figure 10: weighting, fidelity weights and their product on CIFAR-10 and CIFAR-100."""
+"""Figure 10: weighting, fidelity weights and their product on CIFAR-10 and CIFAR-100; Figure 3: with 7, as curves."""
+
+from dataclasses import replace
 
 from experiments.claims import Claim
 from experiments.engines.distil import Method
 from experiments.experiment import Experiment, Part, Published
+from experiments.p000_weighted_distillation import fig07
 from experiments.p000_weighted_distillation.settings import CIFAR_LABELS
 from experiments.vision import full, reduced
 
@@ -45,7 +48,7 @@ CLAIMS = [
     Claim("Weighting is above the fidelity weights", ["Weighted"], ["Fidelity"]),
 ]
 
-EXPERIMENT = Experiment(
+FIGURE10 = Experiment(
     name="weighted_fig10",
     paper="000",
     shows="Figure 10",
@@ -71,3 +74,18 @@ EXPERIMENT = Experiment(
         "claimed of them.",
     ],
 )  # fmt: skip
+
+
+def again(part: Part, name: str) -> Part:
+    return replace(part, claims=[replace(claim, same_as=name) for claim in part.judged()], published=None)
+
+
+FIGURE3 = Experiment(
+    name="weighted_fig03",
+    paper="000",
+    shows="Figure 3",
+    what="weighting with VID and with fidelity weights: the trainings of Figures 7 and 10, plotted",
+    parts=[again(part, made.name) for made in (fig07.EXPERIMENTS[0], FIGURE10) for part in made.parts],
+    minutes=0,
+)
+EXPERIMENTS = [FIGURE3, FIGURE10]

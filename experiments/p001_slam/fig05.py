@@ -3,7 +3,7 @@
 from experiments.claims import Claim
 from experiments.engines.distil import Distillation, Method
 from experiments.experiment import Experiment, Part
-from experiments.p001_slam.settings import AS_PRINTED, CIFAR_LABELS, FEW_LABELS, LEAD_IN_TABLE_2, PLOTTED
+from experiments.p001_slam.settings import CIFAR_LABELS, FEW_LABELS, LEAD_IN_TABLE_2, PLOTTED
 from experiments.vision import full, reduced
 
 BETAS = (0.1, 0.2, 1.0, 1.2, 2.0, 5.0, 10.0, 20.0)
@@ -12,9 +12,9 @@ FEW_BETAS = (0.2, 2.0, 10.0)
 
 def methods(betas: tuple[float, ...]) -> tuple[Method, ...]:
     return (
-        Method("SLaM", "slam", fixed=AS_PRINTED),
+        Method("SLaM", "slam"),
         *(Method(f"Fidelity, β = {beta:g}", "fidelity_passes", (beta,)) for beta in betas),
-        *(Method(f"SLaM + fidelity, β = {beta:g}", "slam_fidelity", (beta,), AS_PRINTED) for beta in betas),
+        *(Method(f"SLaM + fidelity, β = {beta:g}", "slam_fidelity", (beta,)) for beta in betas),
     )
 
 

@@ -5,7 +5,7 @@ from itertools import product
 from experiments.claims import Claim
 from experiments.engines.distil import Method
 from experiments.experiment import Experiment, Part
-from experiments.p001_slam.settings import AS_PRINTED, CIFAR_LABELS, FEW_LABELS, LEAD_IN_TABLE_2, PLOTTED, SELECT, few
+from experiments.p001_slam.settings import CIFAR_LABELS, FEW_LABELS, LEAD_IN_TABLE_2, PLOTTED, SELECT, few
 from experiments.vision import full
 
 TEMPERATURES = (0.01, 0.1, 0.5, 0.8, 1.0, 2.0, 5.0, 10.0, 100.0)
@@ -15,7 +15,7 @@ Pairs = tuple[tuple[float, ...], ...]
 def methods(pairs: Pairs) -> tuple[Method, ...]:
     return (
         Method("Vanilla, best temperatures", "vanilla_temperature", pairs),
-        Method("SLaM, best temperatures", "slam_temperature", pairs, AS_PRINTED),
+        Method("SLaM, best temperatures", "slam_temperature", pairs),
     )
 
 

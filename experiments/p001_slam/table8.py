@@ -7,7 +7,7 @@ vocabulary of the training texts' commonest words, since pretrained weights need
 
 from experiments.engines.distil import Distillation, Method
 from experiments.experiment import Experiment, Part, Published
-from experiments.p001_slam.settings import AS_PRINTED, above
+from experiments.p001_slam.settings import above
 from experiments.sweep import Training
 
 
@@ -18,7 +18,7 @@ def methods(*, vid: tuple[float, ...], refresh: tuple[int, ...], slam: tuple[flo
         Method("Taylor-CE", "taylor"),
         Method("VID", "vid", vid),
         Method("Weighted", "weighted", refresh),
-        Method("SLaM", "slam", slam, AS_PRINTED),
+        Method("SLaM", "slam", slam),
     )
 
 

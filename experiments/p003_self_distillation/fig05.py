@@ -21,7 +21,7 @@ EXPERIMENT = Experiment(
         Part(
             "Information gain",
             InformationGain("cifar10_binary", "resnet56", 0.4, (1, 2, 3, 4), BINARY_TRAINING),
-            InformationGain("fashion_mnist_binary", "mlp:128", 0.4, LOOKS, Training(epochs=10), rows=4_000),
+            InformationGain("fashion_mnist_binary", "mlp:128", 0.2, LOOKS, Training(epochs=10), rows=8_000),
             [
                 Claim("The net is right more often than the larger class is", [ACCURACY], [MAJORITY],
                       aside="the precondition of the others"),
@@ -38,6 +38,7 @@ EXPERIMENT = Experiment(
         "class gains information too (last row): without centring the figure says nothing of what was learned.",
         "The gain is also measured along the eigenvectors of an untrained net and of raw pixels: as far as it is there "
         "too, it is the smoothness of any student's answers, not this kernel's.",
-        "If the net were not above the larger class, the claims about its labels would say nothing.",
+        "If the net were not above the larger class, the claims about its labels would say nothing. The paper gives no "
+        "noise level: with 40% the net stays at the larger class in most seeds, of 4,000, 20,000 or 40,000 rows.",
     ],
 )  # fmt: skip

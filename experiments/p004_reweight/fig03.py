@@ -33,4 +33,5 @@ EXPERIMENT = Experiment(
         )
     ],
     minutes=0.4,
+    remarks=["What plain training memorises is measured after twice as many epochs, the whole of a training."],
 )  # fmt: skip

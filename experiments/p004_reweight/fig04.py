@@ -8,7 +8,7 @@ from dataclasses import replace
 from experiments.claims import Claim, larger_lead
 from experiments.experiment import Experiment, Part
 from experiments.needs import memorised
-from experiments.p004_reweight.settings import FLIP_REMARKS, OURS, background, reduced
+from experiments.p004_reweight.settings import FLIP_REMARKS, MEMORISED, OURS, background, reduced
 from experiments.sweep import Training
 
 TUNED = "Baseline +ES +FT"
@@ -25,7 +25,7 @@ EXPERIMENT = Experiment(
         Part(
             "CIFAR-10",
             background("cifar10", (0.4,), METHODS, gold=(2, 5, 10, 50, 100), backgrounds=(3,)),
-            reduced("cifar10", "background", (0.4,), METHODS, gold=(2, 50), backgrounds=(3,),
+            reduced("cifar10", "background", (0.4,), METHODS, gold=(2, 50), backgrounds=(3,), extras=(MEMORISED,),
                     training=Training(epochs=40, batch_size=100, schedule="cosine")),
             # Plotted, not printed. Two points are what the paper calls the small loss of its own method.
             [

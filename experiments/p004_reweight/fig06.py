@@ -4,7 +4,7 @@ from experiments.claims import Claim
 from experiments.experiment import Experiment, Part
 from experiments.needs import memorised
 from experiments.p004_reweight.settings import OURS, TAKEN, background, reduced_table1, reduced_table2, uniform
-from experiments.p004_reweight.table1 import CLAIMED
+from experiments.p004_reweight.table1 import METHODS as IN_TABLE1
 
 METHODS = ("Baseline", OURS)
 
@@ -17,7 +17,7 @@ EXPERIMENT = Experiment(
         Part(
             "UniformFlip",
             uniform("cifar10", 100, METHODS),
-            reduced_table1("cifar10", CLAIMED),
+            reduced_table1("cifar10", IN_TABLE1),
             [Claim("Learning to reweight confuses less", [OURS], ["Baseline"], same_as="reweight_table1")],
         ),
         Part(

@@ -2,10 +2,12 @@
 
 Reduced: 2,000 noisy rows, an MLP with two layers of 256 and 50 epochs of Adam, in which the baseline repeats nine in
 ten of the labels it was given, wrong ones included: where nothing is memorised there is nothing to be robust against.
-CIFAR-10 at 16 × 16, whose accuracies are like those of CIFAR-100, has 1,500 rows and 40 epochs, and is memorised less.
-Fine-tuning takes 100 steps at a tenth of the learning rate; the paper's 5,000 steps begin from its decayed rate.
+For CIFAR-100 5,000 rows of CIFAR-10 as vectors of EfficientNet-lite0, an MLP with one layer of 256 and 20 epochs: the
+baseline is about as accurate as the paper's (50.7% and 37.8%) and repeats all of its labels. Fine-tuning takes 100
+steps at a tenth of the learning rate; the paper's 5,000 steps begin from its decayed rate.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from experiments.engines.noisy import NoisyLabels
@@ -25,9 +27,10 @@ DECAYED = 0.1 * 0.01
 """Both schedules end there, and fine-tuning goes on with it."""
 BACKGROUNDS = {"cifar10": (0, 1, 3, 5, 7), "cifar100": (7, 12, 41, 62, 85)}
 LONG = Training(epochs=50, batch_size=100, schedule="cosine")
-STAND_INS: dict[str, tuple[str, int | None, Training]] = {
-    "cifar10": ("fashion_mnist", None, LONG),
-    "cifar100": ("cifar10", 16, Training(epochs=40, batch_size=100, schedule="cosine")),
+# data set -> stand-in, net, noisy rows, training
+STAND_INS: dict[str, tuple[str, str, int, Training]] = {
+    "cifar10": ("fashion_mnist", "mlp:256,256", 2_000, LONG),
+    "cifar100": ("cifar10_vectors", "mlp:256", 5_000, replace(LONG, epochs=20)),
 }
 TAKEN, MEMORISED = "others taken for the background", REPEATED
 
@@ -52,8 +55,6 @@ TABLE2 = {
 }
 CURVES = (OURS, "Baseline", "Baseline +ES", "Baseline +ES +FT")
 """What Figure 5 plots."""
-UNCLAIMED = ("Random", "Reed soft +ES", "Reed hard +ES", "S-Model")
-"""What no claim speaks of is left out of the reduced runs."""
 FLIP_REMARKS = (
     "Gold rows steer and fine-tune, they are not in the reweighted pool: as in the paper's released code; its 3.1 "
     "counts them among the training rows (`us.l2rw(gold_in_pool=True)`).",
@@ -78,12 +79,11 @@ def uniform(data: str, per_class: int, methods: tuple[str, ...], **more: Any) ->
 
 
 def reduced(data: str, flip: str, noise: tuple[float, ...], methods: tuple[str, ...], **more: Any) -> NoisyLabels:
-    name, side, training = STAND_INS[data]
+    name, net, rows, training = STAND_INS[data]
     training = more.pop("training", training)
     settings: dict[str, Any] = {"gold": (10,), "watched": 400, "finetune": 100, "backgrounds": (0, 1, 3, 5, 7),
-                                "rows": 1_500 if side else 2_000, "test_rows": 3_000, "curves": False,
-                                "side": side}  # fmt: skip
-    return NoisyLabels(name, "mlp:256,256", flip, noise, methods, training, **settings | more)
+                                "rows": rows, "test_rows": 3_000, "curves": False}  # fmt: skip
+    return NoisyLabels(name, net, flip, noise, methods, training, **settings | more)
 
 
 def reduced_table1(data: str, methods: tuple[str, ...]) -> NoisyLabels:
@@ -92,6 +92,7 @@ def reduced_table1(data: str, methods: tuple[str, ...]) -> NoisyLabels:
 
 def reduced_table2(data: str) -> NoisyLabels:
     """With what Figures 5 to 7 show of it: the column without noise, curves, what is taken for the background."""
-    methods = tuple(name for name in TABLE2 if name not in UNCLAIMED)
     more: dict[str, Any] = {"curves": True, "test_rows": 2_000} if data == "cifar10" else {}
-    return reduced(data, "background", (0.0, 0.4), methods, without_noise=CURVES, extras=(TAKEN, MEMORISED), **more)
+    return reduced(
+        data, "background", (0.0, 0.4), tuple(TABLE2), without_noise=CURVES, extras=(TAKEN, MEMORISED), **more
+    )
