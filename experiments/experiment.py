@@ -42,6 +42,14 @@ class Part:
     errors: bool = False
     """Whether lower values are better."""
 
+    @property
+    def named(self) -> set[str]:
+        """The rows that claims and their preconditions speak of."""
+        rows = [
+            row for claim in self.claims for row in (*claim.higher, *claim.lower, *(one.row for one in claim.needs))
+        ]
+        return {row.partition("@")[0] for row in rows}
+
     def judged(self) -> list[Claim]:
         """The claims with the paper's own effects, as far as its table prints them."""
         table = self.published

@@ -44,7 +44,7 @@ def _put_back(setting: Setting, part: dict[str, Any]) -> None:
     rest = [{name: value for name, value in one.items() if name not in (*ADDED, "seeds")} for one in (mine, theirs)]
     if rest[0] != rest[1]:
         return
-    complete = all(entry in theirs.get(name, ()) for name in ADDED for entry in mine.get(name, ()))
+    missing = {_label(entry) for name in ADDED for entry in mine.get(name, ()) if entry not in theirs.get(name, ())}
     names = [_label(entry) for name in ADDED for entry in theirs.get(name, ()) if entry not in mine[name]]
     cells: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for cell in part["cells"]:
@@ -54,7 +54,7 @@ def _put_back(setting: Setting, part: dict[str, Any]) -> None:
     for job in setting.jobs(range(1 + max((seed for _, seed in cells), default=-1))):
         if not job.path.exists() and (found := cells.get((job.column, job.seed))):
             made = {"seconds": round(seconds, 1), "dates": part["dates"], "commits": part["commits"]}
-            write_json(job.path if complete else beside(job), {"setting": mine, "cells": found, **made})
+            write_json(job.path if missing <= job.without else beside(job), {"setting": mine, "cells": found, **made})
 
 
 def _label(entry: Any) -> str:

@@ -140,12 +140,6 @@ def _homes(experiments: dict[str, Experiment]) -> dict[str, str]:
     return homes
 
 
-def named(part: Part) -> set[str]:
-    """The rows that claims and their preconditions speak of; other measures of a method stand in the record alone."""
-    rows = [row for claim in part.claims for row in (*claim.higher, *claim.lower, *(one.row for one in claim.needs))]
-    return {row.partition("@")[0] for row in rows}
-
-
 def stand_in(part: Part) -> str:
     """ ": ImageNet → CIFAR-10 at 16 × 16" where the reduced run has other data than the paper, in every table."""
     full, reduced = (getattr(sweep, "base", sweep) for sweep in (part.full, part.reduced))
@@ -193,7 +187,7 @@ def _section(experiment: Experiment, record: dict[str, Any], homes: dict[str, st
         if rows:
             text.append(markdown([f"claim{stand_in(declared)}", "paper", "ours", "verdict"], rows).strip())
         home = homes[key(declared.reduced)]
-        cells = [Cell(**cell) for cell in part["cells"] if ": " not in cell["row"] or cell["row"] in named(declared)]
+        cells = [Cell(**cell) for cell in part["cells"] if ": " not in cell["row"] or cell["row"] in declared.named]
         if home == experiment.name:
             text += [
                 ours(cells, errors=declared.errors).replace(" ± ", "±").replace(REPEATED, "memorised").strip(),

@@ -156,7 +156,8 @@ def _measure(job: Job) -> tuple[list[Cell], float, str]:
     before = resource.getrusage(resource.RUSAGE_SELF)
     try:
         with kept_in(job.path.parents[1] / "nets"):
-            rows = {cell["row"] for cell in _known(job).get("cells", ())}
+            rows = {cell["row"] for cell in _known(job).get("cells", ())} | job.without
+            rows |= {f"{method}: {extra}" for method in job.without for extra in getattr(job.sweep, "extras", ())}
             cells = job.sweep.measure(job.column, job.seed, **({"known": rows} if rows else {}))
     except UnderstudyError as error:
         return [], 0.0, str(error)

@@ -29,6 +29,8 @@ class Job:
     column: str
     seed: int
     path: Path
+    without: frozenset[str] = frozenset()
+    """Rows that this seed leaves out."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,13 @@ class Setting:
     shown_by: Sequence[tuple[Experiment, Part]]
 
     def jobs(self, seeds: range) -> list[Job]:
-        """Seed by seed: a stopped run leaves whole seeds."""
+        """Seed by seed: a stopped run leaves whole seeds. Added seeds leave out methods that no claim speaks of."""
+        named = {row.split(": ")[0] for _, part in self.shown_by for row in part.named}
+        methods = {getattr(method, "label", method) for method in getattr(self.sweep, "methods", ())}
+        left = [frozenset(), frozenset(methods - named)]
         names = {column: re.sub(r"[^\w.]+", "_", column) for column in self.sweep.columns}
         return [
-            Job(self.sweep, column, seed, self.folder / f"{name}-{seed}.json")
+            Job(self.sweep, column, seed, self.folder / f"{name}-{seed}.json", left[seed >= self.sweep.seeds])
             for seed in seeds
             for column, name in names.items()
         ]

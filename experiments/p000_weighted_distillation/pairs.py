@@ -10,7 +10,7 @@ from experiments.vision import on_vectors
 METHODS = (*ONE_SHOT, EVERY)
 CLAIMS = [BETTER, EVERY_EPOCH]
 SOFT, HARD = PARTS["cifar10"], PARTS["imagenet, hard"]
-IMAGES = few("cifar10", METHODS, curve_rows=0, hard=True)
+IMAGES = few("cifar10", METHODS, validation=2_000, curve_rows=0, hard=True)
 VECTORS = on_vectors("cifar10_vectors", 500, 2_000, 8_000, METHODS, estimate_only=True)
 
 EXPERIMENT = Experiment(

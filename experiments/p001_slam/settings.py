@@ -36,11 +36,11 @@ PLOTTED = "The paper plots this; its effect is taken to be SLaM's mean lead on v
 
 def methods(
     *,
-    vid: tuple[float, ...] = (0.001, 0.01, 0.1, 1.0),
+    vid: tuple[float, ...] = (0.1, 1.0),
     refresh: tuple[int | None, ...] = (1, None),
-    ups: tuple[float | None, ...] = (0.0, 0.7),
+    ups: tuple[float | None, ...] = (None,),
 ) -> tuple[Method, ...]:
-    """D.1: SLaM with lower bound 0.5 and threshold 0.9; grids only for VID, the weights' refreshing and UPS."""
+    """D.1: SLaM with lower bound 0.5 and threshold 0.9; grids only for VID, the weights' refreshing and (full) UPS."""
     return (
         Method("Vanilla", "vanilla"),
         Method("Taylor-CE", "taylor"),

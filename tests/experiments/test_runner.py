@@ -136,6 +136,9 @@ def test_published_jobs_are_put_back_and_only_what_is_missing_runs(inline: list[
     assert not list((tmp_path / "c").rglob("*.known.json"))
     runner.run([growing("Vanilla", "SLaM", data="other")], work=tmp_path / "d", **options)
     assert len(inline) == 18, "another setting is measured anew"
+    runner.run([growing("Vanilla", "SLaM", data="other")], work=tmp_path / "d", **options | {"seeds": 4})
+    added = {cell.row for cell in found[-1].cells[0] if cell.seed == 3}
+    assert added == {"Teacher", "Vanilla"}, "no claim speaks of SLaM"
 
 
 def test_a_failure_is_reported_and_the_others_continue(inline: list[Any], tmp_path: Path) -> None:
