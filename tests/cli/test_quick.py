@@ -47,6 +47,22 @@ print([name for name in {HEAVY + IN_VAIN} if name in sys.modules])
 """
 
 
+def test_small_nets_are_trained_without_pytorchs_compiler() -> None:
+    """Which takes a second to load."""
+    code = """
+import sys
+import torch
+import understudy as us
+pool = us.Pool(torch.zeros(4, 2), us.Hard(torch.tensor([0, 1, 0, 1]), classes=2))
+for optimizer in ("adam", "adamw", "sgd"):
+    run = us.train(us.models.mlp(2, 2, hidden=[3]), None, pool, us.vanilla(), epochs=1, optimizer=optimizer)
+assert "torch._dynamo" not in sys.modules
+import torch._dynamo
+us.train(us.models.mlp(2, 2, hidden=[3]), None, pool, us.vanilla(), epochs=1, progress=False)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_a_process_that_runs_already_is_left_as_it_is() -> None:
     import gc
 

@@ -62,7 +62,7 @@ def test_a_sparse_row_has_the_neighbours_of_the_same_dense_row(monkeypatch: pyte
     torch.testing.assert_close(
         NearestNeighbours(5).predict_out_of_fold([dense])[0], NearestNeighbours(5).predict_out_of_fold([thin])[0]
     )
-    monkeypatch.setattr(module, "MOST_REFERENCES", 30)
+    monkeypatch.setattr(module, "MOST_NEIGHBOURS", 30)
     assert NearestNeighbours(5).predict_out_of_fold([thin])[0].shape == (15 + 300, CLASSES)
 
 

@@ -13,7 +13,6 @@ A run stores the terms and their second factor, not the texts. Terms are chosen 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
@@ -242,24 +241,35 @@ class Tfidf(Part):
         if not self.terms or len(self.terms) != len(self.idf) or len(set(self.terms)) != len(self.terms):
             raise ValueError("one weight per term, every term once")
         self.names, self.shape = (self.name,), (len(self.terms),)
+        #: The texts it was fitted to, by row, and their counts of the terms.
+        self._counted: tuple[dict[str, int], Any] = {}, None
 
     @classmethod
     def fit(cls, raw: RawColumns, name: str, *, max_terms: int, ngrams: int) -> Self:
         texts = raw.texts(name)
         min_texts = 2 if len(texts) >= ROWS_FOR_PRUNING else 1
-        counts = term_counts(texts, ngrams=ngrams, min_texts=min_texts)
-        terms, texts_with = choose_terms(counts, most=max_terms, min_texts=min_texts)
+        terms, counts = count_terms(texts, ngrams=ngrams, most=max_terms, min_texts=min_texts)
         if not terms:
             few = f"no word of two letters or more in {min_texts} of its {len(texts)} texts"
             raise UnderstudyError(f"{raw.at(name)} holds {few}; check the column, or use an encoder (--encoder)")
         # In float32, as scikit-learn computes it, to the last bit.
-        idf = np.log(np.float32(1 + len(texts)) / (texts_with.astype(np.float32) + 1)) + 1
-        return cls(name, terms, idf)
+        texts_with = np.bincount(counts.indices, minlength=len(terms)).astype(np.float32)
+        part = cls(name, terms, np.log(np.float32(1 + len(texts)) / (texts_with + 1)) + 1)
+        part._counted = {text: row for row, text in enumerate(texts)}, counts
+        return part
 
     def __call__(self, raw: RawColumns) -> "sparse.csr_matrix[Any]":
         from scipy import sparse
+        from sklearn.feature_extraction.text import TfidfTransformer
 
-        return sparse.csr_matrix(self._vectorizer.transform(raw.texts(self.name)))
+        texts, (row_of, counts) = raw.texts(self.name), self._counted
+        self._counted = {}, None  # what was counted to be fitted serves once: it is large
+        if counts is None or not all(text in row_of for text in texts):
+            return sparse.csr_matrix(self._vectorizer.transform(texts))
+        weigh = TfidfTransformer(sublinear_tf=True)
+        weigh.idf_ = self.idf
+        rows = counts[[row_of[text] for text in texts]].astype(self.idf.dtype)
+        return sparse.csr_matrix(weigh.transform(rows, copy=False))
 
     @cached_property
     def _vectorizer(self) -> Any:
@@ -271,24 +281,16 @@ class Tfidf(Part):
         return vectorizer
 
 
-def term_counts(texts: list[str], *, ngrams: int, min_texts: int = 1) -> dict[str, tuple[int, int]]:
-    """Per term that ``min_texts`` of the texts contain: its occurrences, and the number of texts that contain it."""
+def count_terms(texts: list[str], *, ngrams: int, most: int, min_texts: int) -> tuple[list[str], Any]:
+    """The ``most`` frequent of the terms that ``min_texts`` texts or more contain, in alphabetical order, and their
+    counts in every text, ``(texts, terms)``."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     vectorizer = CountVectorizer(ngram_range=(1, ngrams), min_df=min_texts)
     try:
         counts = vectorizer.fit_transform(texts)
     except ValueError:  # no word is in enough of the texts
-        return {}
-    occurrences = np.asarray(counts.sum(0)).ravel()
-    texts_with = np.bincount(counts.indices, minlength=counts.shape[1])
-    del counts  # the larger part of the memory
-    return {term: (int(occurrences[n]), int(texts_with[n])) for term, n in vectorizer.vocabulary_.items()}
-
-
-def choose_terms(counts: Mapping[str, tuple[int, int]], *, most: int, min_texts: int) -> tuple[list[str], Array]:
-    """The ``most`` frequent of the terms that ``min_texts`` texts or more contain, in alphabetical order, and how many
-    texts contain each."""
-    common = [(-often, term, texts) for term, (often, texts) in counts.items() if texts >= min_texts]
-    chosen = sorted((term, texts) for _, term, texts in sorted(common)[:most])
-    return [term for term, _ in chosen], np.array([texts for _, texts in chosen], dtype=np.int64)
+        return [], None
+    terms, often = vectorizer.get_feature_names_out(), np.asarray(counts.sum(0)).ravel()
+    chosen = np.sort((-often).argsort(kind="stable")[:most])
+    return terms[chosen].tolist(), counts[:, chosen]

@@ -28,6 +28,7 @@ one of the call before (other weights, refreshed columns), it starts with an emp
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
@@ -39,7 +40,7 @@ from understudy.errors import UnderstudyError
 from understudy.models.small_nets import curvatures
 from understudy.training.options import LR_SCALE, Groups, TrainingOptions
 
-WEIGHT_DECAY = "weight_decay"
+WEIGHT_DECAY, _COMPILER = "weight_decay", "torch._dynamo"
 
 
 def grouped(student: nn.Module, groups: Groups | None) -> list[dict[str, Any]]:
@@ -81,9 +82,40 @@ def make_optimizer(
     every = [parameter for group in groups for parameter in group["params"]]
     fused = all(each.device.type in ("cpu", "cuda") and each.is_floating_point() for each in every)
     settings: dict[str, Any] = {"lr": options.lr, "weight_decay": options.weight_decay, "fused": fused}
+    _leave_compiler_out()
     if options.optimizer == "sgd":
-        return torch.optim.SGD(groups, momentum=options.momentum, **settings)
-    return (torch.optim.Adam if options.optimizer == "adam" else torch.optim.AdamW)(groups, **settings)
+        return _SGD(groups, momentum=options.momentum, **settings)
+    return (_Adam if options.optimizer == "adam" else _AdamW)(groups, **settings)
+
+
+def _leave_compiler_out() -> None:
+    """PyTorch's optimizers load its compiler, which takes a second, to tell it to leave some methods alone. Until
+    something else loads it there is nothing to tell."""
+    for name in ("add_param_group", "state_dict", "load_state_dict"):
+        method = getattr(getattr(torch.optim.Optimizer, name), "__wrapped__", None)
+        if method is not None and _COMPILER not in sys.modules:
+            vars(method).setdefault("__dynamo_disable", method)
+
+
+class _Light(torch.optim.Optimizer):
+    def step(self, closure: Any = None) -> Any:
+        bare = getattr(super().step, "__wrapped__", None)
+        if bare is None or _COMPILER in sys.modules:
+            return super().step(closure)
+        with torch.no_grad():
+            return bare(self, closure)
+
+
+class _SGD(_Light, torch.optim.SGD):
+    pass
+
+
+class _Adam(_Light, torch.optim.Adam):
+    pass
+
+
+class _AdamW(_Light, torch.optim.AdamW):
+    pass
 
 
 #: Of the mean loss, in nats.
