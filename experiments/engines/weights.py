@@ -4,7 +4,7 @@ A net is trained on background-flipped labels for half of its steps; then the we
 the same way, are computed batch by batch against the clean rows. "One class" takes batches of a single true class, for
 every class but the background one, so that only the given label tells clean rows from flipped ones. Values are the
 shares of the clean and of the flipped rows that have a weight above 0; both come from one training. What plain
-training of twice that length repeats of its given labels is measured beside.
+training, of its whole length, repeats of its given labels is measured beside.
 """
 
 from dataclasses import dataclass
@@ -33,6 +33,8 @@ class ExampleWeights:
     training: Training
     batch: int = 100
     batches: int = 10
+    plain: int = 2
+    """How many times as long plain training takes, of which the memorised share is measured."""
     rows: int | None = None
     watched: int = 5_000
     backgrounds: tuple[int, ...] = (0,)
@@ -51,9 +53,8 @@ class ExampleWeights:
         options = self.training.options(len(flipped.pool))
         student = us.train(build, flipped.gold, flipped.pool, us.l2rw(gold_rows=100), seed=seed, **options).student
         x, given, truth = self._held_out(seed)
-        plain = us.train(
-            build, None, flipped.pool, us.vanilla(), seed=seed, **options | {"epochs": 2 * options["epochs"]}
-        ).student
+        options |= {"epochs": self.plain * options["epochs"]}
+        plain = us.train(build, None, flipped.pool, us.vanilla(), seed=seed, **options).student
         cells = [Cell(f"Baseline: {REPEATED}", column, seed, EXTRAS[REPEATED](plain, flipped))]
         for kind, batches in self._batches(truth, flipped.background).items():
             weighed = torch.cat(

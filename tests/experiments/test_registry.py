@@ -21,7 +21,7 @@ WANTED = {
     "000": {f"Figure {number}" for number in range(1, 17)} | {"Figures 5 and 8, other pairs"},
     "001": {f"Table {number}" for number in range(1, 9)}
     | {f"Figure {number}" for number in range(1, 9)}
-    | {"Tables 1, 2, 5, 6 and 8, one family of nets"},
+    | {"Tables 1, 2, 5, 6 and 8, one family of nets", "Theorem 5.1"},
     "002": {"Table 1, MLP", "Table 1, ResNet", "Figure 1", "Appendix A"},
     "003": {"Figure 1", "Figure 2", "Figure 4", "Figure 5", "Table 1"},
     "004": {f"Figure {number}" for number in range(2, 8)} | {"Table 1", "Table 2"},

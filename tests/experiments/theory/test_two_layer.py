@@ -79,6 +79,16 @@ def test_bad_input_is_named() -> None:
         descend(torch.ones(2, 3), torch.ones(2), width=7, steps=1, alpha=trust_labels, rho=0.1, generator=draw(0))
 
 
+def test_the_error_on_fresh_rows_falls_as_theorem_2_bounds_it() -> None:
+    """By √n at least, with one constant; plain training, which fits the wrong labels, stays far above."""
+    for n in (64, 256):
+        data = clusterable(n + 400, 2, 40, 0.3, RHO, generator=draw(2))
+        for alpha, low, high in ((slow_decay(60, 200), 0.0, 0.25), (trust_labels, 1.0, 9.0)):
+            run = descend(data.x[:n], data.y[:n], width=128, steps=2000, alpha=alpha, rho=RHO, generator=draw(102))
+            error = (two_layer(run.weights, data.x[n:]) - data.truth[n:]).square().mean()
+            assert low < error * n**0.5 < high
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.torture) for seed in range(1, 5))])
 def test_recovers_the_truth_without_early_stopping(seed: int) -> None:
