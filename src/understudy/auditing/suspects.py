@@ -42,7 +42,7 @@ from torch import Tensor
 
 from understudy.auditing.measures import AuditData, Floats, Ints
 from understudy.data.examples import Gold, Pool
-from understudy.data.rows import Rows
+from understudy.data.rows import Rows, take_sparse
 from understudy.data.splits import cross_fitted_alpha, stratified_folds
 from understudy.errors import UnderstudyError
 from understudy.labels.reliability import Reliability
@@ -94,6 +94,9 @@ class FeatureReader:
 
     def read(self, rows: Rows, index: Tensor) -> Matrix | None:
         """None where these rows are of another kind."""
+        if self.thin and rows.is_sparse:
+            matrix: Matrix = take_sparse(rows, index)
+            return matrix if matrix.shape[1] == self.width else None
         parts: list[Any] = []
         for part in index.split(self.step):
             x = _dense(rows, part)
