@@ -120,9 +120,8 @@ def checked_arrays(given: Mapping[str, Array | None]) -> dict[str, Tensor]:
     for name, other in (("probs", "probs_ema"), ("hidden", "hidden_ema")):
         columns = [arrays[each].shape[1] for each in (name, other) if each in arrays]
         if len(set(columns)) > 1:
-            raise UnderstudyError(
-                f"{name} has {columns[0]} columns, {other} has {columns[1]}: both must come from the same architecture"
-            )
+            differ = f"{name} has {columns[0]} columns, {other} has {columns[1]}"
+            raise UnderstudyError(f"{differ}: both must come from the same architecture")
     return arrays
 
 
@@ -138,16 +137,13 @@ def _as_matrix(value: Array, name: str) -> Tensor:
     if not bool(torch.isfinite(matrix.sum())):
         bad = (~torch.isfinite(matrix)).any(1).nonzero()
         if len(bad) > 0:
-            raise UnderstudyError(
-                f"{name} row {int(bad[0])} holds NaN or infinity: fix or drop it ({len(bad)} such rows)"
-            )
+            rows = f"row {int(bad[0])} holds NaN or infinity ({len(bad)} such rows)"
+            raise UnderstudyError(f"{name} {rows}: fix or drop them")
     # 1% allows for half-precision softmax outputs; logits are off by far more.
     if name.startswith("probs") and bool((wrong := ((matrix.sum(1) - 1).abs() > 1e-2) | (matrix.amin(1) < 0)).any()):
         row = int(wrong.nonzero()[0])
-        raise UnderstudyError(
-            f"{name} row {row} is not a distribution (sum {float(matrix[row].sum()):.4g}, smallest entry "
-            f"{float(matrix[row].min()):.4g}): pass probabilities, e.g. logits.softmax(-1)"
-        )
+        held = f"sum {float(matrix[row].sum()):.4g}, smallest entry {float(matrix[row].min()):.4g}"
+        raise UnderstudyError(f"{name} row {row} is not a distribution ({held}): pass logits.softmax(-1)")
     return matrix
 
 
@@ -191,10 +187,8 @@ def _as_labelled(value: Array) -> Tensor:
     if labelled.numel() == 0 and labelled.dtype != torch.bool:
         labelled = labelled.long()
     if labelled.ndim != 1 or labelled.is_floating_point():
-        raise UnderstudyError(
-            f"labelled has shape {tuple(labelled.shape)} and type {labelled.dtype}: "
-            "pass row numbers or a boolean mask (N,)"
-        )
+        held = f"shape {tuple(labelled.shape)} and type {labelled.dtype}"
+        raise UnderstudyError(f"labelled has {held}: pass row numbers or a boolean mask (N,)")
     return labelled if labelled.dtype == torch.bool else labelled.long()
 
 

@@ -226,10 +226,8 @@ class Loop:
             self.state.save(self.folder)
         for row, label in labels.items():
             if label >= self.classes:
-                raise UnderstudyError(
-                    f"the oracle gives class {label} for row {row}, but the student has {self.classes} outputs; "
-                    "correct the oracle and call run() again: the other answers are stored"
-                )
+                given = f"the oracle gives class {label} for row {row}, but the student has {self.classes} outputs"
+                raise UnderstudyError(f"{given}; correct it and call run() again: the other answers are stored")
         return True
 
     def _add_to_history(self, labels: dict[int, int]) -> str:

@@ -190,10 +190,8 @@ def as_oracle(value: Any, *, size: int) -> Oracle:
         return Function(lambda rows: held_out[rows], f"held-out labels {fingerprint(held_out)}")
     if callable(value):
         return Function(value)
-    raise UnderstudyError(
-        f"the oracle is a {type(value).__name__}; pass a function (rows -> labels), an array with one label per pool "
-        "row, a folder for the batches, or the label page's AnswerBook"
-    )
+    wanted = "a function (rows -> labels), an array of labels, a folder for the batches, or the label page's AnswerBook"
+    raise UnderstudyError(f"the oracle is a {type(value).__name__}; pass {wanted}")
 
 
 def _as_labels(value: Any, where: str, count: int) -> Tensor:

@@ -94,7 +94,4 @@ def load_experiments() -> tuple[Any, Any, Any, Any]:
             names = ("registry", "runner", "reproduce", "page")
             registry, runner, reproduce, page = (importlib.import_module(f"experiments.{name}") for name in names)
             return registry, runner, reproduce, page
-    raise UnderstudyError(
-        "the experiments are part of the source checkout, not of the installed package; clone the repository and run "
-        "this inside it"
-    )
+    raise UnderstudyError("the experiments are part of the source checkout; clone the repository and run this in it")

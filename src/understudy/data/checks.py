@@ -114,9 +114,8 @@ def check_probabilities(probs: Tensor, where: str, rows: Tensor | None = None) -
     ``rows``: the numbers the user knows these rows by, for the message.
     """
     if probs.dim() != 2 or probs.shape[1] < 2:
-        raise UnderstudyError(
-            f"{where} has shape {tuple(probs.shape)}; probabilities are (rows, classes) with 2 classes or more"
-        )
+        wanted = "probabilities are (rows, classes) with 2 classes or more"
+        raise UnderstudyError(f"{where} has shape {tuple(probs.shape)}; {wanted}")
     if not probs.is_floating_point():
         raise UnderstudyError(f"{where} holds {probs.dtype}; probabilities are floating-point (hard labels: 1-d ints)")
     for start in range(0, len(probs), CHUNK):
@@ -182,9 +181,8 @@ def check_ids(ids: Iterable[Any] | None, rows: int, where: str) -> np.ndarray[An
     except (TypeError, ValueError) as error:
         raise UnderstudyError(f"{where}.ids cannot be read as names of rows: {error}; use integers or text") from error
     if array.ndim != 1 or array.dtype.kind in "cV":
-        raise UnderstudyError(
-            f"{where}.ids is {array.dtype} of shape {array.shape}; ids are one integer or text per row"
-        )
+        held = f"{array.dtype} of shape {array.shape}"
+        raise UnderstudyError(f"{where}.ids is {held}; ids are one integer or text per row")
     check_length(len(array), rows, f"{where}.ids", f"{where}.x")
     if array.dtype == object:
         odd = next((value for value in array.tolist() if not isinstance(value, str | int)), None)
@@ -242,10 +240,8 @@ def check_space(folder: Path, needed: int, what: str) -> None:
     """Refuses what would not fit onto the disk of ``folder``."""
     free = disk_usage(folder).free
     if free < needed:
-        raise UnderstudyError(
-            f"{what} needs {needed / 1e9:.2f} GB in {folder}, which has {free / 1e9:.2f} GB left; free some space or "
-            "set UNDERSTUDY_CACHE to a folder on a larger disk"
-        )
+        held = f"{needed / 1e9:.2f} GB in {folder}, which has {free / 1e9:.2f} GB left"
+        raise UnderstudyError(f"{what} needs {held}; free some space, or set UNDERSTUDY_CACHE to a larger disk")
 
 
 def check_flags(given: Any, rows: int, where: str) -> Tensor:

@@ -127,10 +127,9 @@ class Gold(ExampleSet):
         self.estimate_only = self.chosen
         if teacher is not None:
             if teacher.classes is not None and int(y.max()) >= teacher.classes:
-                raise UnderstudyError(
-                    f"gold.y row {int(y.argmax())} is class {int(y.max())}, but the teacher knows {teacher.classes} "
-                    f"classes (0 to {teacher.classes - 1}); check the label encoding of one of them"
-                )
+                row = f"gold.y row {int(y.argmax())} is class {int(y.max())}"
+                known = f"{teacher.classes} classes (0 to {teacher.classes - 1})"
+                raise UnderstudyError(f"{row}, but the teacher knows {known}; check the label encoding of one of them")
             # Rows it left unlabelled do not calibrate it.
             labelled = teacher.labelled()
             self.teacher_rows = labelled.nonzero().squeeze(1)
@@ -148,15 +147,11 @@ class Gold(ExampleSet):
         if not bool(which.any()):
             return
         if bool((both := which & self.chosen).any()):
-            raise UnderstudyError(
-                f"{where} row {int(both.nonzero()[0])} is also chosen; chosen rows are not a random sample and cannot "
-                "calibrate: mark it as one or the other"
-            )
+            why = "chosen rows are not a random sample and cannot calibrate: mark it as one or the other"
+            raise UnderstudyError(f"{where} row {int(both.nonzero()[0])} is also chosen; {why}")
         if not bool(which[self.teacher_rows].any()):
-            raise UnderstudyError(
-                f"{where} marks rows, but none of them has a teacher label, so they would serve nothing; "
-                "pass teacher=, or leave the mark out"
-            )
+            none = "none of them has a teacher label, so they would serve nothing"
+            raise UnderstudyError(f"{where} marks rows, but {none}; pass teacher=, or leave the mark out")
         self.estimate_only = which
 
     def __repr__(self) -> str:
@@ -339,10 +334,8 @@ def check_compatible(one: Gold | Pool | None, other: Gold | Pool | None, what: s
         check_same_classes(one.class_order, other.class_order, what, another)
     mine, theirs = one.rows.names, other.rows.names
     if mine is not None and theirs is not None and mine != theirs:
-        raise UnderstudyError(
-            f"{what}.x has the columns {', '.join(mine[:8])}, {another}'s x {', '.join(theirs[:8])}; pass the same "
-            "columns in the same order"
-        )
+        differ = f"the columns {', '.join(mine[:8])}, {another}'s x {', '.join(theirs[:8])}"
+        raise UnderstudyError(f"{what}.x has {differ}; pass the same columns in the same order")
 
 
 def drop_unlabelled(pool: Pool | None) -> tuple[Pool | None, Tensor | None]:
@@ -373,9 +366,8 @@ def weighed(part: Part, gold: Gold | None) -> Part:
         return part
     rows, labels = (torch.empty(0), None) if gold is None else gold.calibration()
     if gold is None or labels is None or not len(rows):
-        raise UnderstudyError(
-            'votes by="gold" need gold rows with votes, us.Gold(x, y, teacher=us.Votes(…, by="gold")); or by="majority"'
-        )
+        wanted = 'us.Gold(x, y, teacher=us.Votes(…, by="gold"))'
+        raise UnderstudyError(f'votes by="gold" need gold rows with votes, {wanted}; or by="majority"')
     if not labels.needs_gold:
         raise UnderstudyError('the pool\'s votes are weighed by="gold", those on gold are not; pass by="gold" to both')
     with_labels = copy.copy(part)

@@ -77,10 +77,8 @@ def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:
     is_dataset = hasattr(x, "__getitem__") and hasattr(x, "__len__") and not isinstance(x, str | Mapping | Rows | type)
     if collate is not None:
         if not callable(collate) or not is_dataset or is_frame:
-            raise UnderstudyError(
-                f"{where}: collate= is a function that makes a batch of a list of a Dataset's items; here collate is a "
-                f"{type(collate).__name__} and x a {type(x).__name__}"
-            )
+            held = f"collate is a {type(collate).__name__} and x a {type(x).__name__}"
+            raise UnderstudyError(f"{where}: collate= makes a batch of a list of a Dataset's items; here {held}")
         return DatasetRows(x, collate)
     # A sparse matrix exists only where SciPy's module was loaded.
     loaded: Any = sys.modules.get("scipy.sparse")
@@ -102,10 +100,8 @@ def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:
         return _mapping_rows(x, where)
     if is_dataset and not is_frame:
         return DatasetRows(x)
-    raise UnderstudyError(
-        f"{where} is a {type(x).__name__}; pass a tensor, an ndarray, a memory map, a mapping of these, a frame of "
-        "numbers or a map-style Dataset"
-    )
+    wanted = "a tensor, an ndarray, a memory map, a mapping of these, a frame of numbers or a map-style Dataset"
+    raise UnderstudyError(f"{where} is a {type(x).__name__}; pass {wanted}")
 
 
 def _texts(x: Any, where: str) -> list[str] | None:
@@ -138,10 +134,8 @@ def _mapping_rows(x: Mapping[Any, Any], where: str) -> MappingRows:
     for name, values in x.items():
         part = as_rows(values, f"{where}[{name!r}]")
         if not isinstance(name, str) or not isinstance(part, TensorRows):
-            raise UnderstudyError(
-                f"{where}[{name!r}] is a {type(values).__name__}; a mapping holds tensors or arrays by the names of "
-                "the student's arguments"
-            )
+            wanted = "a mapping holds tensors or arrays by the names of the student's arguments"
+            raise UnderstudyError(f"{where}[{name!r}] is a {type(values).__name__}; {wanted}")
         parts[name] = part
         check_length(len(part), len(next(iter(parts.values()))), f"{where}[{name!r}]", f"{where}[{next(iter(x))!r}]")
     if not parts:
@@ -159,10 +153,8 @@ def _frame_values(x: Any, where: str) -> tuple[Values, tuple[str, ...] | None] |
         return None if column is None else (_array(column, where), None)
     reserved = [name for name in frame.names if is_reserved(name)]
     if reserved:
-        raise UnderstudyError(
-            f"{where} has a column {reserved[0]!r}, which is no feature; leave it out, or pass the whole table to "
-            "us.read_examples(…)"
-        )
+        cure = "leave it out, or pass the whole table to us.read_examples(…)"
+        raise UnderstudyError(f"{where} has a column {reserved[0]!r}, which is no feature; {cure}")
     columns = {name: frame.column(name) for name in frame.names}
     if not columns:
         raise UnderstudyError(f"{where} has no columns; pass those that are the features")
@@ -180,9 +172,8 @@ def _frame_values(x: Any, where: str) -> tuple[Values, tuple[str, ...] | None] |
     if is_dataset:
         return None
     odd = next(name for name, column in columns.items() if not is_number_type(column.type))
-    raise UnderstudyError(
-        f"{where}: column {odd!r} holds {columns[odd].type}, no number; us.read_examples(…) makes features of such"
-    )
+    held = f"column {odd!r} holds {columns[odd].type}, no number"
+    raise UnderstudyError(f"{where}: {held}; us.read_examples(…) makes features of such")
 
 
 def is_number_type(kind: Any) -> bool:
@@ -206,10 +197,8 @@ def _array(column: Any, where: str) -> Any:
         lengths = pc.list_value_length(values).to_numpy(zero_copy_only=False)
         odd = np.flatnonzero(lengths != lengths[:1])
         if len(odd):
-            raise UnderstudyError(
-                f"{where} row {int(odd[0])} holds {int(lengths[odd[0]])} values, row 0 {int(lengths[0])}; make them of "
-                "one length, or pass a Dataset with collate="
-            )
+            held = f"row {int(odd[0])} holds {int(lengths[odd[0]])} values, row 0 {int(lengths[0])}"
+            raise UnderstudyError(f"{where} {held}; make them of one length, or pass a Dataset with collate=")
         inner = _array(values.flatten(), where)
         return inner.reshape(len(values), -1, *inner.shape[1:])
     if not is_number_type(kind):
@@ -310,8 +299,6 @@ def read_by(student: nn.Module, rows: Rows) -> Rows:
         return rows
     reader: Reader | None = reader_of(student)
     if reader is None:
-        raise UnderstudyError(
-            f"these rows are texts, and {type(student).__name__} takes numbers; pass us.text(folder, classes=…), or "
-            "make features of them (docs/text.md)"
-        )
+        cure = "pass us.text(folder, classes=…), or make features of them (docs/text.md)"
+        raise UnderstudyError(f"these rows are texts, and {type(student).__name__} takes numbers; {cure}")
     return TokenRows(rows, reader)

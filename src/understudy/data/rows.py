@@ -165,9 +165,8 @@ def mapped_rows(x: np.memmap[Any, Any] | str | Path, *, shuffle: str | int = "au
         except (OSError, ValueError) as error:
             raise UnderstudyError(f"cannot map {x} as .npy: {error}; write it with np.save") from error
     if not isinstance(x, np.memmap) or not x.ndim:
-        raise UnderstudyError(
-            f"mapped_rows takes a memory map of rows, not a {type(x).__name__}; use np.load(…, mmap_mode='r')"
-        )
+        kind = type(x).__name__
+        raise UnderstudyError(f"mapped_rows takes a memory map of rows, not a {kind}; use np.load(…, mmap_mode='r')")
     return MappedRows(x, shuffle=shuffle)
 
 
@@ -312,10 +311,9 @@ def collate_items(collate: Collate, items: list[Any]) -> Batch:
     for name, value in fields.items():
         if not isinstance(value, Tensor) or value.shape[:1] != (len(items),):
             shown = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-            raise UnderstudyError(
-                f"collate made {shown}{f' as {name!r}' if name else ''} of {len(items)} rows; it returns what the "
-                "student takes: a tensor with one entry per row, or a mapping of such tensors"
-            )
+            made = f"{shown}{f' as {name!r}' if name else ''} of {len(items)} rows"
+            wanted = "what the student takes: a tensor with one entry per row, or a mapping of such tensors"
+            raise UnderstudyError(f"collate made {made}; it returns {wanted}")
     return fields if isinstance(batch, Mapping) else batch
 
 
@@ -323,10 +321,8 @@ def shared_collator(parts: Iterable[Rows | None]) -> Collate | None:
     """The one collator of rows that are batched together; None where none of them has any."""
     collators = [part.collate for part in parts if part is not None]
     if any(collate != collators[0] for collate in collators):
-        raise UnderstudyError(
-            "rows that are batched together have different collators, or some have none; pass the same function as "
-            "collate= to every us.Gold and us.Pool"
-        )
+        cure = "pass the same function as collate= to every us.Gold and us.Pool"
+        raise UnderstudyError(f"rows that are batched together have different collators, or some have none; {cure}")
     return collators[0] if collators else None
 
 

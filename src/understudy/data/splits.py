@@ -116,10 +116,8 @@ def cross_fitted_alpha(gold: Gold, fit: Callable[[Any, Tensor], Any], folds: int
         part, judged = weighed(part, part), weighed(judged, part)
         rows, labels = part.calibration()
         if labels is None or len(rows) < 2:
-            raise UnderstudyError(
-                f"a fold leaves {len(rows)} gold rows to estimate the teacher, at least 2 are needed: pass teacher= to "
-                f"us.Gold for rows it had not trained on, or use fewer than {folds} folds"
-            )
+            few = f"a fold leaves {len(rows)} gold rows to estimate the teacher, at least 2 are needed"
+            raise UnderstudyError(f"{few}: pass teacher= to us.Gold for rows it had not trained on, or use fewer folds")
         if judged.teacher is not None and len(judged.teacher_rows):
             if labels.classes is None and gold.teacher is not None:
                 # A fold of bare hard labels may miss a class.

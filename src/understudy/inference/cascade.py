@@ -83,9 +83,8 @@ class Cascade:
             if (folder / COMBINATION).exists():
                 combination = Combination(**safetensors.numpy.load((folder / COMBINATION).read_bytes()))
         except (TypeError, safetensors.SafetensorError) as error:
-            raise UnderstudyError(
-                f"{DEFERRAL} or {COMBINATION} in {folder} is damaged ({error}); restore them"
-            ) from error
+            what = f"{DEFERRAL} or {COMBINATION} in {folder}"
+            raise UnderstudyError(f"{what} is damaged ({error}); restore them") from error
         return cls(combination, rule)
 
     def defer(self, probs: Array) -> Array:

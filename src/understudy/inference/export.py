@@ -60,10 +60,9 @@ def export(run_or_student: Run | nn.Module, path: str | Path, *, example: Any = 
     except (UnderstudyError, OSError):
         raise
     except Exception as error:  # torch's exporters raise whatever the traced code or they themselves raise
-        raise UnderstudyError(
-            f"{type(student).__name__} cannot be exported to {path.name}: {reason(error)}; avoid branches on "
-            "values and fixed batch sizes in its forward, or write .safetensors"
-        ) from error
+        why = f"{type(student).__name__} cannot be exported to {path.name}: {reason(error)}"
+        cure = "avoid branches on values and fixed batch sizes in its forward, or write .safetensors"
+        raise UnderstudyError(f"{why}; {cure}") from error
     with appearing_whole(path) as temporary:
         temporary.write_bytes(content)
         _check(kind, model, inputs, temporary, path)

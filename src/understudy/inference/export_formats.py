@@ -96,9 +96,8 @@ def _load_safetensors(path: Path, model: Probabilities) -> Loaded:
     try:
         rebuilt.load_state_dict(state)
     except RuntimeError as error:
-        raise UnderstudyError(
-            f"the weights do not fit the net as it was built ({reason(error)}); was a layer replaced by hand?"
-        ) from error
+        why = f"the weights do not fit the net as it was built ({reason(error)})"
+        raise UnderstudyError(f"{why}; was a layer replaced by hand?") from error
     for name, value in model.student.state_dict().items():
         if not torch.equal(state[name], value):
             raise UnderstudyError(f"the weights {name!r} in the file differ from the student's")
@@ -113,10 +112,8 @@ def _write_torchscript(model: Probabilities, inputs: Inputs, metadata: dict[str,
         # A branch on a value is traced one way only, and the example rows need not show it.
         for warning in caught:
             if issubclass(warning.category, TracerWarning):
-                raise UnderstudyError(
-                    f".pt records one path through the net, and {Path(warning.filename).name} line "
-                    f"{warning.lineno} chooses one by a tensor's value or shape; write .pt2 or .safetensors instead"
-                )
+                place = f"{Path(warning.filename).name} line {warning.lineno} chooses one by a tensor's value or shape"
+                raise UnderstudyError(f".pt records one path through the net, and {place}; write .pt2 or .safetensors")
         content = io.BytesIO()
         torch.jit.save(traced, content, _extra_files=dict(metadata))
     return content.getvalue()
@@ -208,10 +205,8 @@ def example_inputs(student: nn.Module, example: Any, *, needed: bool) -> tuple[t
     if example is None:
         spec = models.spec_of(student)
         if spec is None and needed:
-            raise UnderstudyError(
-                f"{type(student).__name__} is no net of us.models, so the shape of its rows is unknown; "
-                "pass some: example=x[:8]"
-            )
+            unknown = f"{type(student).__name__} is no net of us.models, so the shape of its rows is unknown"
+            raise UnderstudyError(f"{unknown}; pass some: example=x[:8]")
         if spec is None:
             return None, ()
         shape = spec["args"]["inputs"]
@@ -241,13 +236,11 @@ def try_student(model: Probabilities, inputs: tuple[Tensor, ...]) -> None:
         with torch.no_grad():
             probs = model(*inputs)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        raise UnderstudyError(
-            f"{student} cannot take the example rows of shape {shapes} ({reason(error)}); pass rows as in training"
-        ) from error
+        why = f"{student} cannot take the example rows of shape {shapes} ({reason(error)})"
+        raise UnderstudyError(f"{why}; pass rows as in training") from error
     if probs.dim() != 2 or not bool(probs.isfinite().all()):
-        raise UnderstudyError(
-            f"{student} gives no finite (rows, classes) for the example (shape {tuple(probs.shape)}); check its weights"
-        )
+        given = f"no finite (rows, classes) for the example (shape {tuple(probs.shape)})"
+        raise UnderstudyError(f"{student} gives {given}; check its weights")
 
 
 def difference(exported: Tensor, expected: Tensor) -> str:

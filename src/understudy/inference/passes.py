@@ -94,10 +94,8 @@ def logits_of(module: nn.Module, x: Inputs) -> Tensor:
     logits = getattr(output, "logits", None)
     if isinstance(logits, Tensor):
         return logits
-    raise UnderstudyError(
-        f"{type(module).__name__} returned {type(output).__name__}; "
-        "it should return logits (B, C) as a tensor, or an object with .logits"
-    )
+    wanted = "it should return logits (B, C) as a tensor, or an object with .logits"
+    raise UnderstudyError(f"{type(module).__name__} returned {type(output).__name__}; {wanted}")
 
 
 class FeatureTap:
@@ -124,10 +122,8 @@ class FeatureTap:
         linears: list[nn.Module] = [part for part in module.modules() if isinstance(part, nn.Linear)]
         self._layers = linears if layer is None else [_find(module, layer)]
         if not self._layers:
-            raise UnderstudyError(
-                f"{type(module).__name__} has no nn.Linear to take penultimate features from; "
-                "name a layer whose output they are"
-            )
+            lacks = f"{type(module).__name__} has no nn.Linear to take penultimate features from"
+            raise UnderstudyError(f"{lacks}; name a layer whose output they are")
 
     def __call__(self, x: Inputs, call: nn.Module | None = None) -> tuple[Tensor, Tensor]:
         """``call``: what to run instead of the module itself, where something wraps it."""
@@ -139,9 +135,8 @@ class FeatureTap:
         def catch_output(layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
             first = output[0] if isinstance(output, tuple) and output else output
             if not isinstance(first, Tensor):
-                raise UnderstudyError(
-                    f"{self._where()} returns {type(output).__name__}; name one that returns a tensor"
-                )
+                kind = type(output).__name__
+                raise UnderstudyError(f"{self._where()} returns {kind}; name one that returns a tensor")
             last[:] = [(layer, first.clone())]  # a copy, because an in-place ReLU often follows
 
         with ExitStack() as hooks:
@@ -164,10 +159,8 @@ class FeatureTap:
     def _rows(self, features: Tensor, logits: Tensor, x: Inputs) -> Tensor:
         """(B, d) from whatever shape the layer saw."""
         if features.dim() == 0 or len(features) != len(logits):
-            raise UnderstudyError(
-                f"{self._where()} saw {tuple(features.shape)} for a batch of {len(logits)}: "
-                "its first axis is not the batch; name another layer"
-            )
+            saw = f"{self._where()} saw {tuple(features.shape)} for a batch of {len(logits)}"
+            raise UnderstudyError(f"{saw}: its first axis is not the batch; name another layer")
         if features.dim() != 3:
             return features.flatten(1) if features.dim() > 1 else features.unsqueeze(1)
         mask: Tensor | None = x.get("attention_mask") if isinstance(x, Mapping) else None
@@ -226,9 +219,8 @@ def over_rows(
                     results = [room_for((len(index), *value.shape[1:]), value.dtype) for value in values]
             for result, value in zip(results, values, strict=True):
                 if value.shape[:1] != part.shape:
-                    raise UnderstudyError(
-                        f"the model returned shape {tuple(value.shape)} for {len(part)} rows; it must be one per row"
-                    )
+                    made = f"shape {tuple(value.shape)} for {len(part)} rows"
+                    raise UnderstudyError(f"the model returned {made}; it must be one per row")
                 result[places] = value
     return results
 
@@ -247,9 +239,8 @@ def room_for(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         os.posix_fallocate(handle, 0, size)
         return to_tensor(np.memmap(name, dtype=kind, mode="r+", shape=shape), name)
     except OSError as error:
-        raise UnderstudyError(
-            f"cannot write {folder}: {error.strerror}; set UNDERSTUDY_CACHE to another disk"
-        ) from error
+        cure = "set UNDERSTUDY_CACHE to another disk"
+        raise UnderstudyError(f"cannot write {folder}: {error.strerror}; {cure}") from error
     finally:
         os.close(handle)
         # The map keeps the file's contents for as long as it lives.
@@ -290,10 +281,8 @@ def _refuse_nan(probs: Tensor) -> None:
         some = probs[start : start + CHUNK]
         if math.isnan(float(some.sum())):
             row = start + first_bad(some.isnan().flatten(1).any(1))
-            raise UnderstudyError(
-                f"the model's answer to row {row} is NaN; remove NaN and infinity from the features, or train again "
-                "with a lower lr"
-            )
+            cure = "remove NaN and infinity from the features, or train again with a lower lr"
+            raise UnderstudyError(f"the model's answer to row {row} is NaN; {cure}")
 
 
 def predict_logits(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE) -> Tensor:
@@ -315,9 +304,8 @@ def penultimate(model: nn.Module, x: Any, *, layer: str | None = None, batch_siz
 def metrics(probs: Tensor, labels: Tensor, metric: str = ACCURACY) -> dict[str, float]:
     """accuracy, worst_class (the lowest accuracy of a class that occurs), ece, loss; score: of another metric."""
     if int(labels.max()) >= probs.shape[1]:
-        raise UnderstudyError(
-            f"the labels hold class {int(labels.max())}, but the model has {probs.shape[1]} outputs; match them"
-        )
+        held = f"the labels hold class {int(labels.max())}"
+        raise UnderstudyError(f"{held}, but the model has {probs.shape[1]} outputs; match them")
     confidence, best = probs.double().max(-1)
     right = (probs.argmax(-1) == labels).double()
     counts = torch.bincount(labels)

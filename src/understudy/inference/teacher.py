@@ -114,10 +114,8 @@ def stochastic_passes(
         raise UnderstudyError("x has no rows to ask the teacher about")
     droppers = [] if module is None or augment is not None else _dropout_layers(module)
     if module is not None and augment is None and passes > 1 and not droppers:
-        raise UnderstudyError(
-            f"{type(teacher).__name__} has no dropout layer, so all {passes} passes would say the same; "
-            "pass augment=(x, generator) -> x, or passes=1"
-        )
+        lacks = f"{type(teacher).__name__} has no dropout layer, so all {passes} passes would say the same"
+        raise UnderstudyError(f"{lacks}; pass augment=(x, generator) -> x, or passes=1")
     generator = torch.Generator().manual_seed(seed)
 
     def moments(batch: Any, index: Tensor) -> tuple[Tensor, ...]:
@@ -168,9 +166,8 @@ def _probabilities(teacher: Teacher, batch: Any, index: Tensor, dtype: torch.dty
     where = "the teacher's answer"
     answer = logits_of(teacher, batch) if isinstance(teacher, nn.Module) else to_tensor(teacher(batch), where)
     if answer.dim() != 2 or len(answer) != len(index):
-        raise UnderstudyError(
-            f"the teacher returned shape {tuple(answer.shape)} for {len(index)} rows; it must return (rows, classes)"
-        )
+        made = f"shape {tuple(answer.shape)} for {len(index)} rows"
+        raise UnderstudyError(f"the teacher returned {made}; it must return (rows, classes)")
     answer = answer.to("cpu", dtype)
     probs = answer.softmax(-1) if logits else answer
     check_probabilities(probs, where, rows=index)

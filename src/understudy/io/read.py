@@ -217,9 +217,8 @@ def _given(**sets: Any) -> Examples:
     for role, each in given.items():
         kind = Pool if role == "pool" else Gold
         if not isinstance(each, kind):
-            raise UnderstudyError(
-                f"{role} is a {type(each).__name__}; beside us.Gold and us.Pool, pass a us.{kind.__name__}"
-            )
+            cure = f"beside us.Gold and us.Pool, pass a us.{kind.__name__}"
+            raise UnderstudyError(f"{role} is a {type(each).__name__}; {cure}")
         if not isinstance(each.rows, TensorRows):
             raise UnderstudyError(f"the rows of {role} are no array of numbers; us.auto(gold=…, pool=…) takes any")
     first = next(iter(given.values()))

@@ -68,9 +68,8 @@ def aligned(labels: Labels, known: Array, ids: Any) -> Labels:
     row_of = {str(name): row for row, name in enumerate(known.tolist())}
     rows = np.array([row_of.get(str(name), -1) for name in np.asarray(ids).tolist()], dtype=np.int64)
     if isinstance(labels, Soft) and (missing := int((rows < 0).sum())):
-        raise UnderstudyError(
-            f"{missing} of {len(rows)} rows have no answer, which probs do not allow; use form='topk'"
-        )
+        without = f"{missing} of {len(rows)} rows have no answer"
+        raise UnderstudyError(f"{without}, which probs do not allow; use form='topk'")
     columns = {name: column[rows] for name, column in labels.to_columns().items()}
     for name, column in columns.items():
         column[rows < 0] = COLUMNS[name].missing
@@ -149,9 +148,8 @@ def _in_order(columns: Mapping[str, Any], names: ClassNames, where: str) -> Arra
     """Columns of probabilities side by side in the order of the classes."""
     order = names.names or tuple(map(str, range(len(columns))))
     if set(columns) != set(order) or not columns:
-        raise UnderstudyError(
-            f"{where} has columns {name_list(tuple(columns))}; give one for each of {name_list(order)}"
-        )
+        held = name_list(tuple(columns))
+        raise UnderstudyError(f"{where} has columns {held}; give one for each of {name_list(order)}")
     for name, column in columns.items():
         if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)) or column.null_count:
             held = "an empty cell" if column.null_count else str(column.type)

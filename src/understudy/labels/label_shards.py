@@ -54,10 +54,9 @@ def list_label_shards(folder: Path) -> tuple[list[LabelShard], int]:
             shards += [] if shard.damaged else [shard]
             following = shard.last + 1
     if following <= written or any(shard.last >= following for shard in every if not shard.damaged):
-        raise UnderstudyError(
-            f"{folder}: shard {following:08d} is missing; restore it, or accept its loss with an empty file "
-            f"{following:08d}-{following:08d}.{'0' * 32}.parquet.damaged there (its rows are then labelled again)"
-        )
+        empty = f"{following:08d}-{following:08d}.{'0' * 32}.parquet.damaged"
+        cure = f"restore it, or accept its loss with an empty file {empty} there (its rows are then labelled again)"
+        raise UnderstudyError(f"{folder}: shard {following:08d} is missing; {cure}")
     return shards, following
 
 

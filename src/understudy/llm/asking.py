@@ -77,10 +77,8 @@ class AskRun:
         for answered in self.answered:
             for name, pin in zip(map(str, self.ids), self.pins, strict=True):
                 if name in answered and answered[name].pin not in ("", pin):
-                    raise UnderstudyError(
-                        f"{self.folder.path} holds an answer about another text of id {name}; choose a new folder, "
-                        "or give changed rows new ids"
-                    )
+                    other = f"{self.folder.path} holds an answer about another text of id {name}"
+                    raise UnderstudyError(f"{other}; choose a new folder, or give changed rows new ids")
 
     def wanted(self, number: int, row: int) -> int:
         """How many choices of this model a row still lacks."""

@@ -188,9 +188,7 @@ def image_shape(inputs: Shape, *, smallest: int = 1) -> tuple[int, int, int]:
     if len(sizes) == 2:
         sizes = (1, *sizes)
     if len(sizes) != 3:
-        raise UnderstudyError(
-            f"an image net needs rows (channels, height, width), not {sizes}; reshape them or use mlp"
-        )
+        raise UnderstudyError(f"an image net needs rows (channels, height, width), not {sizes}; use mlp")
     channels, height, width = sizes
     if min(height, width) < smallest:
         raise UnderstudyError(f"this net needs images of at least {smallest}×{smallest}, not {height}×{width}")

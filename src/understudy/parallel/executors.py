@@ -256,10 +256,8 @@ class _WorkerPool(CellRunner[Cell, Result]):
         except OSError:  # no more processes allowed
             raise
         except Exception as error:  # pickling errors have many types
-            raise UnderstudyError(
-                f"a part cannot be sent to other processes ({error}); define it at the top of a module, or pass "
-                "workers=1"
-            ) from error
+            cure = "define it at the top of a module, or pass workers=1"
+            raise UnderstudyError(f"a part cannot be sent to other processes ({error}); {cure}") from error
         self.processes.append(process)
         theirs.close()
         return pipe

@@ -92,9 +92,8 @@ class ShardTask:
         columns, summary = split_result(self.function(table))
         for name, column in columns.items():
             if len(column) != shard.rows:
-                raise UnderstudyError(
-                    f"{shard}: the function made {len(column)} values of {name!r} for {shard.rows} rows; one per row"
-                )
+                made = f"{len(column)} values of {name!r} for {shard.rows} rows"
+                raise UnderstudyError(f"{shard}: the function made {made}; one per row")
         if self.named and not columns.keys() & {"id", "row"}:
             columns = {**row_names(table, shard.first), **columns}
         content = FORMATS[self.suffix](columns)

@@ -48,9 +48,8 @@ class PoolShard:
     def read(self, columns: Mapping[str, str] | None = None) -> Table:
         table = read_table(str(self.path), columns=columns)
         if len(table) != self.rows:
-            raise UnderstudyError(
-                f"{self.path} has {len(table)} rows now and had {self.rows}; do not change a pool in use"
-            )
+            now = f"{self.path} has {len(table)} rows now and had {self.rows}"
+            raise UnderstudyError(f"{now}; do not change a pool in use")
         return table
 
 
@@ -81,10 +80,8 @@ class PoolShards(Sequence[PoolShard]):
         except FileNotFoundError:
             same = False
         if not same:
-            raise UnderstudyError(
-                f"{self.path} was changed while it was passed over, so that shards of two states are mixed; pass over "
-                "it again into a new folder"
-            )
+            mixed = "was changed while it was passed over, so that shards of two states are mixed"
+            raise UnderstudyError(f"{self.path} {mixed}; pass over it again into a new folder")
 
 
 def _seen(file: File) -> tuple[str, int, int | str]:

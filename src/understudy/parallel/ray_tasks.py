@@ -88,10 +88,9 @@ def connected(address: str | None = None, cores: int | None = None) -> Any:
     try:
         engine.init(address=address, **options)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-        raise UnderstudyError(
-            f"no Ray cluster at {address or os.environ.get('RAY_ADDRESS', LOCAL)} ({first_line(error)}); start one "
-            "with ray start --head, or use the address local"
-        ) from error
+        where = address or os.environ.get("RAY_ADDRESS", LOCAL)
+        cure = "start one with ray start --head, or use the address local"
+        raise UnderstudyError(f"no Ray cluster at {where} ({first_line(error)}); {cure}") from error
     finally:
         # Ray's own handler would end the program with another exit code, and in the middle of what is being written.
         if threading.current_thread() is threading.main_thread():
@@ -120,10 +119,8 @@ class _RayRunner(CellRunner[Cell, Result]):
         try:
             self.broadcast = [engine.put(function)]
         except (TypeError, AttributeError, RuntimeError) as error:
-            raise UnderstudyError(
-                f"a part cannot be sent to other processes ({first_line(error)}); define it at the top of a module, or "
-                "leave executor= out"
-            ) from error
+            why = f"a part cannot be sent to other processes ({first_line(error)})"
+            raise UnderstudyError(f"{why}; define it at the top of a module, or leave executor= out") from error
 
     def places(self) -> int:
         """Read anew each time, because clusters grow and shrink."""

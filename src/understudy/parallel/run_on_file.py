@@ -136,15 +136,11 @@ class RunOnFile:
         except (RuntimeError, ValueError) as error:
             first: Any = rows.take(torch.arange(1))
             shape = f"rows of shape {tuple(first.shape[1:])}" if isinstance(first, Tensor) else "these rows"
-            raise UnderstudyError(
-                f"{self.table.path}: the student cannot take {shape} ({first_line(error)}); give the features of its "
-                "training"
-            ) from error
+            why = f"the student cannot take {shape} ({first_line(error)})"
+            raise UnderstudyError(f"{self.table.path}: {why}; give the features of its training") from error
         if self.class_names is not None and len(self.class_names) != outputs:
-            raise UnderstudyError(
-                f"{self.folder / 'config.json'} names {len(self.class_names)} classes, the student has {outputs}; "
-                "restore it"
-            )
+            named = f"{self.folder / 'config.json'} names {len(self.class_names)} classes"
+            raise UnderstudyError(f"{named}, the student has {outputs}; restore it")
         return rows
 
 
@@ -156,9 +152,8 @@ def _truth(table: Table, names: ClassNames, classes: int) -> tuple[Array | None,
     """The true classes where the file has them, −1 where a row has none; or why its column cannot be read."""
     kind = table.columns["label"].dtype.kind if "label" in table.names else ""
     if kind == "b" and classes > 2:
-        raise UnderstudyError(
-            f"{table.where('label')} holds true or false, but there are {classes} classes; leave it out"
-        )
+        held = f"{table.where('label')} holds true or false"
+        raise UnderstudyError(f"{held}, but there are {classes} classes; leave it out")
     try:
         return label_column(table, names), ""
     except UnderstudyError as error:

@@ -85,10 +85,8 @@ def select_rows(
     wants_ema = any(name.endswith("_ema") for name in needs)
     ema = given.run.ema if wants_ema else None
     if ema is None and wants_ema:
-        raise UnderstudyError(
-            f"{strategy} compares the student with a moving average of its weights, and {given.folder} has no "
-            f"{EMA_FILE}; use --strategy badge, or train with --ema"
-        )
+        lacks = f"{given.folder} has no {EMA_FILE}; use --strategy badge, or train with --ema"
+        raise UnderstudyError(f"{strategy} compares the student with a moving average of its weights, and {lacks}")
     executor = executor or (None if given.shards is None else InProcess())
     known_rows = labelled_rows(labelled, given, executor)
     of_run = _rows_of_run(given, executor) - known_rows.keys()
@@ -212,9 +210,8 @@ def _own_labels(classes: ClassNames, table: Table) -> Array:
     """A pool's own labels as class numbers, −1 where there are none."""
     labels = label_column(table, classes)
     if labels is None:
-        raise UnderstudyError(
-            f"{table.path} is the pool and --labelled, but has no column 'label'; name it: --column label=NAME"
-        )
+        lacks = "is the pool and --labelled, but has no column 'label'"
+        raise UnderstudyError(f"{table.path} {lacks}; name it: --column label=NAME")
     return labels
 
 

@@ -198,9 +198,7 @@ def _by_narwhals(value: Any, kind: str) -> Any:
         frame = narwhals.from_native(value)
         return (frame.collect() if isinstance(frame, narwhals.LazyFrame) else frame).to_arrow()
     except (TypeError, AttributeError) as error:
-        raise UnderstudyError(
-            f"a {kind} is no table that narwhals knows; pass a pandas, polars or Arrow one"
-        ) from error
+        raise UnderstudyError(f"a {kind} is no table; pass a pandas, polars or Arrow one") from error
 
 
 def _named(values: Any, classes: tuple[str, ...], where: str) -> Any:

@@ -134,9 +134,8 @@ class RemoteCopy:
             except FileExistsError as error:
                 # Ours, where the first answer to a put was lost and it was sent again.
                 if self.fs.cat_file(there) != path.read_bytes():
-                    raise UnderstudyError(
-                        f"{self.address_in(path)} was written by another process meanwhile; choose another name"
-                    ) from error
+                    other = "was written by another process meanwhile; choose another name"
+                    raise UnderstudyError(f"{self.address_in(path)} {other}") from error
             self._tags[name] = tag_of(self.fs.info(there))
         self._stamps[name] = stamp
 
@@ -154,15 +153,12 @@ class RemoteCopy:
             if not path.endswith("/")
         }
         if strange := next((name for name in names if not self._is_inside(name, names.keys())), None):
-            raise UnderstudyError(
-                f"{self.address} holds {strange!r}, which cannot be a file's name in this folder; rename or remove it"
-            )
+            odd = f"{strange!r}, which cannot be a file's name in this folder"
+            raise UnderstudyError(f"{self.address} holds {odd}; rename or remove it")
         seen = {name: info for name, info in names.items() if not any(part[:1] == "." for part in name.split("/"))}
         if self.ours and seen and "" not in seen and not OURS & {name.partition("/")[0] for name in seen}:
-            raise UnderstudyError(
-                f"{self.address} holds other files ({min(seen)} …) and nothing that understudy wrote; choose another "
-                "folder"
-            )
+            others = f"other files ({min(seen)} …) and nothing that understudy wrote"
+            raise UnderstudyError(f"{self.address} holds {others}; choose another folder")
         return seen
 
     def _is_inside(self, name: str, others: KeysView[str]) -> bool:
@@ -181,10 +177,8 @@ class RemoteCopy:
             path.parent.mkdir(parents=True, exist_ok=True)
         size, free = sum(listing[name][1] for name in names), shutil.disk_usage(self.folder.parent).free
         if size > free:
-            raise UnderstudyError(
-                f"a copy of {self.address} takes {size / 1e9:.1f} GB, and {self.folder.parent} has {free / 1e9:.1f} GB "
-                "left; set TMPDIR to a larger disk"
-            )
+            left = f"{self.folder.parent} has {free / 1e9:.1f} GB left; set TMPDIR to a larger disk"
+            raise UnderstudyError(f"a copy of {self.address} takes {size / 1e9:.1f} GB, and {left}")
         with reaching(self.address):
             try:
                 self.fs.get([self._there(name) for name in names], [str(path) for path in paths])

@@ -125,9 +125,8 @@ class Log:
             finally:
                 os.close(handle)
         except OSError as error:
-            raise UnderstudyError(
-                f"cannot write {self.path}: {error.strerror}; check the folder and the free space"
-            ) from error
+            cure = "check the folder and the free space"
+            raise UnderstudyError(f"cannot write {self.path}: {error.strerror}; {cure}") from error
         if COPIES:
             published(self.path)
 

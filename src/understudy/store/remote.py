@@ -58,15 +58,12 @@ def _parts(path: str | Path) -> tuple[str, str]:
     text = str(path).replace("\\", "/") if os.name == "nt" else str(path)
     found = ADDRESS.match(text)
     if found is None or found[1] is None:
-        raise UnderstudyError(
-            f"{text.partition(':')[0]}:// is not an address that is read; use s3://, gs://, memory:// or file://"
-        )
+        scheme = text.partition(":")[0]
+        raise UnderstudyError(f"{scheme}:// is not an address that is read; use s3://, gs://, memory:// or file://")
     scheme, where = found[1], found[2].strip("/")
     if "@" in where.partition("/")[0]:  # never quoted: the message would show the key
-        raise UnderstudyError(
-            f"the {scheme}:// address holds credentials, which would be written down with it; leave them out, and set "
-            "them in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, or AWS_PROFILE)"
-        )
+        cure = "leave them out, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        raise UnderstudyError(f"the {scheme}:// address holds credentials, which would be written down with it; {cure}")
     if {"", ".", ".."} & set(where.split("/")):
         raise UnderstudyError(f"{scheme}://{where} names no place; write it like {scheme}://bucket/folder")
     return scheme, where
@@ -198,19 +195,15 @@ class RemoteLock:
                 self.fs.pipe_file(self.path, content, mode="create")
             there = self.read()
         if there != content:
-            raise UnderstudyError(
-                f"{self.address} is being written by another process ({_owner(there)}); wait for it, or, if that is "
-                f"dead: understudy unlock {self.address}"
-            )
+            cure = f"wait for it, or, if that is dead: understudy unlock {self.address}"
+            raise UnderstudyError(f"{self.address} is being written by another process ({_owner(there)}); {cure}")
         self.held = content
 
     def check(self) -> None:
         if self.held and (there := self.read()) != self.held:
             self.held = b""
-            raise UnderstudyError(
-                f"{self.address} was taken from this process ({_owner(there)}), and is left to it; start again from "
-                "what is there"
-            )
+            taken = f"was taken from this process ({_owner(there)}), and is left to it"
+            raise UnderstudyError(f"{self.address} {taken}; start again from what is there")
 
     def release(self) -> None:
         """Nothing where it is another's by now."""

@@ -43,9 +43,8 @@ def check_same(
         if hint is None and not any(isinstance(value, str) and _FINGERPRINT.fullmatch(value) for value in values):
             hint = f"{values[0]}, now {values[1]}"
         other = f"{name} ({hint})" if hint else name
-        raise UnderstudyError(
-            f"{where} was begun with another {other}; repeat the former settings to go on, or choose a new folder"
-        )
+        cure = "repeat the former settings to go on, or choose a new folder"
+        raise UnderstudyError(f"{where} was begun with another {other}; {cure}")
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:

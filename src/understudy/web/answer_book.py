@@ -70,9 +70,8 @@ class AnswerBook:
         settings = {"overlap": 0.0, "people": 2, "book": secrets.token_hex(8)} | known
         for name, value in given.items():
             if value is not None and known.get(name, value) != value:
-                raise UnderstudyError(
-                    f"{self.path} was begun with {name} {known[name]}, not {value}; leave it as it was"
-                )
+                former = f"{name} {known[name]}, not {value}"
+                raise UnderstudyError(f"{self.path} was begun with {former}; leave it as it was")
             settings[name] = settings[name] if value is None else value
         names = list(known.get("classes", ())) if classes is None else [str(name) for name in classes]
         if len(names) < 2 or len(set(names)) < len(names) or not all(name.strip() for name in names):
@@ -114,10 +113,8 @@ class AnswerBook:
             now = pins.get(id, before)
             changed = [name for name in before if now.get(name, before[name]) != before[name]]
             if changed or not before.keys() & now.keys():
-                raise UnderstudyError(
-                    f"{self.path} has row {id!r} with another {(changed or list(before))[0]!r}: its answers belong to "
-                    "that; restore the row, give the changed one an id of its own, or name another book"
-                )
+                other = f"row {id!r} with another {(changed or list(before))[0]!r}: its answers belong to that"
+                raise UnderstudyError(f"{self.path} has {other}; restore the row, or give the changed one a new id")
 
     def _is_shared(self, id: str) -> bool:
         """Whether several people get a row: a function of its id alone, the same in every book."""

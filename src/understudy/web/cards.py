@@ -169,9 +169,8 @@ class Cards:
         if fields is None:
             fields = [] if text is not None or image is not None or {*seen} <= _PLANNED else seen
         if not (text or image or fields):
-            raise UnderstudyError(
-                f"{shown.path} has nothing to show beside ids and labels; name the file with the rows: --pool FILE"
-            )
+            cure = "name the file with the rows: --pool FILE"
+            raise UnderstudyError(f"{shown.path} has nothing to show beside ids and labels; {cure}")
         return cls(table, shown, places, text, image, fields, words)
 
     @property

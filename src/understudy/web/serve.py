@@ -90,16 +90,13 @@ def add_rows(book: AnswerBook, cards: Cards, *, random: bool) -> None:
     for id, mark in zip(cards.ids, marks, strict=True):
         if known.get(id, mark) != mark:
             was = "picked by a strategy" if known[id] else "one of a random sample"
-            raise UnderstudyError(
-                f"{book.path} has row {id!r} as {was}; give --random only where it was begun so, or name another --book"
-            )
+            cure = "give --random only where it was begun so, or name another --book"
+            raise UnderstudyError(f"{book.path} has row {id!r} as {was}; {cure}")
     book.add(cards.ids, chosen=marks)
     missing = [id for id in book.waiting() if id not in cards.places]
     if missing:
-        raise UnderstudyError(
-            f"{book.path} waits for {len(missing)} rows that {cards.rows.path} does not have ({missing[0]!r} …); "
-            "name another --book"
-        )
+        lacks = f"{len(missing)} rows that {cards.rows.path} does not have ({missing[0]!r} …)"
+        raise UnderstudyError(f"{book.path} waits for {lacks}; name another --book")
 
 
 def serve_rows(server: LabelServer, out: Path, *, echo: Callable[[str], Any] = print) -> None:

@@ -193,9 +193,8 @@ def columns_of_rows(rows: Any, single: str, where: str) -> Mapping[str, Any] | N
         return None
     if isinstance(values[0], Mapping):
         if odd := [number for number, row in enumerate(values) if not isinstance(row, Mapping)]:
-            raise UnderstudyError(
-                f"{where} row {odd[0]} is a {type(values[odd[0]]).__name__}, row 0 a mapping; use one"
-            )
+            kind = type(values[odd[0]]).__name__
+            raise UnderstudyError(f"{where} row {odd[0]} is a {kind}, row 0 a mapping; use one")
         return {name: [row.get(name) for row in values] for name in dict.fromkeys(key for row in values for key in row)}
     if isinstance(values[0], str | bytes | Path | None) or _is_picture(values[0]):
         return {single: [_cell(value) for value in values]}
