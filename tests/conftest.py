@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -24,6 +24,19 @@ settings.register_profile(
     "understudy", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("understudy")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def empty_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Reports hold empty frames for pictures: to draw a report's eight takes longer than a small training. Modules with
+    the mark ``pictures``, and tests/report, draw them."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("pictures") is None and "report" not in request.path.parts:
+            from markupsafe import Markup
+
+            frame = Markup('<svg class="{}" viewBox="0 0 1 1"></svg>')
+            patch.setattr("understudy.report.figures._svg", lambda figure, salt, kind: frame.format(kind))
+        yield
 
 
 @pytest.fixture

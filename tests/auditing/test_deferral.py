@@ -15,6 +15,8 @@ from understudy.inference.cascade import DEFERRAL, Cascade
 from understudy.io.table import read_table
 from understudy.io.write import write_table
 
+pytestmark = pytest.mark.pictures
+
 
 def test_threshold_by_hand() -> None:
     """100 rows, target 0.9, δ 0.1: the student is right on its 60 surest rows, the teacher on all but 2."""

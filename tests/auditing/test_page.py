@@ -14,6 +14,8 @@ import understudy as us
 from understudy.auditing.audit import Audit
 from understudy.report.audit_page import write_audit_report
 
+pytestmark = pytest.mark.pictures
+
 NAMES = ["<b>neg</b>", "pos & $x$", "3"]
 
 

@@ -13,6 +13,8 @@ from understudy import cli
 from . import kill_campaign
 from .kill_campaign import NAMES, truth, write_files
 
+pytestmark = pytest.mark.pictures
+
 SIZES = ["--start", "20", "--batch", "10", "--epochs", "3", "--batch-size", "16", "--student", "mlp:8"]
 
 

@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 from understudy import cli
 from understudy.io.write import write_table
 
+pytestmark = pytest.mark.pictures
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 
 from understudy.cli import app
 
+pytestmark = pytest.mark.pictures
+
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
