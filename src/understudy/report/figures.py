@@ -133,6 +133,9 @@ def _narrow(figure: Figure) -> None:
         figure.legend(handles, names, loc="outside upper left", ncols=columns)
     for ax in figure.axes:
         ax.set_xlabel(textwrap.fill(ax.get_xlabel(), 36))
+        if not ax.images and isinstance(ax.yaxis.get_major_locator(), FixedLocator):
+            names = [text.get_text().replace("→", "→ ") for text in ax.get_yticklabels()]
+            ax.set_yticks(ax.get_yticks(), [textwrap.fill(name, 24) for name in names])
         labels = ax.get_xticklabels()
         if isinstance(ax.xaxis.get_major_locator(), FixedLocator) and sum(len(x.get_text()) for x in labels) > 45:
             for label in labels:
@@ -285,22 +288,17 @@ def _class_bars(trust: MeasuredTeacher) -> Markup:
     counts = np.bincount(trust.predicted.numpy(), minlength=classes)
     correct = np.bincount(trust.predicted.numpy(), weights=trust.right.numpy(), minlength=classes)
     shown = np.sort(np.argsort(-counts, kind="stable")[:40])
-    at, few = np.arange(len(shown)), len(shown) <= 20
+    at, raw = np.arange(len(shown))[::-1], 100 * correct[shown] / np.maximum(counts[shown], 1)
     names = [f"{number}" if trust.class_names is None else shorten(trust.class_names[number]) for number in shown]
-    if few:
-        names = [f"{name}\n({counts[number]})" for name, number in zip(names, shown, strict=True)]
-    leaning: Any = {"rotation": 35, "ha": "right"} if max(map(len, names)) * len(names) > 90 else {}
-    with drawing("reliability", 3.2) as (figure, result):
+    names = [f"{name} ({counts[number]})" for name, number in zip(names, shown, strict=True)]
+    with drawing("reliability", 0.9 + 0.3 * len(shown)) as (figure, result):
         ax = figure.add_subplot()
-        ax.bar(at, per_class[shown], color="#9ecae9", edgecolor=RIGHT, width=0.7, label="estimated precision")
+        ax.barh(at, 100 * per_class[shown], color="#9ecae9", edgecolor=RIGHT, height=0.6, label="estimated precision")
         seen = counts[shown] > 0
-        raw = correct[shown][seen] / counts[shown][seen]
-        ax.scatter(at[seen], raw, color="black", s=18, zorder=3, label="precision on gold rows")
-        ax.axhline(trust.accuracy, color=GREY, lw=1, ls=":", label=f"overall accuracy {trust.accuracy:.0%}")
-        ax.set_xticks(at, names, fontsize=9 if few else 7, **leaning)
-        ax.set(ylim=(0, 1.04), xlabel="class predicted by the teacher (gold rows)", ylabel="precision")
-        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        ax.grid(axis="x", visible=False)
+        ax.scatter(raw[seen], at[seen], color="black", s=18, zorder=3, label="precision on gold rows")
+        ax.axvline(100 * trust.accuracy, color=GREY, lw=1, ls=":", label=f"overall accuracy {trust.accuracy:.0%}")
+        name_lines(ax, names, "precision, %, by the class that the teacher names (gold rows)")
+        ax.set_xlim(0, 104)
         figure.legend(loc="outside upper left", ncols=3)
     return result[0]
 
