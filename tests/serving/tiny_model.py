@@ -16,7 +16,7 @@ def write_model(folder: Path, *, classes: list[str] | None = None, strength: flo
     """``good`` is ``pos`` with probability e^strength / (2 + e^strength); others are a third each."""
     folder.mkdir(parents=True, exist_ok=True)
     part = {"kind": "tfidf", "name": "text", "terms": WORDS, "idf": [1.0, 1.0, 1.0]}
-    settings = {"classes": classes or CLASSES, "parts": [part], "kinds": {}, "thresholds": {}}
+    settings = {"classes": classes or CLASSES, "parts": [part], "kinds": {}, "thresholds": {}, "beside": 1.0}
     (folder / "features.json").write_text(json.dumps(settings))
     weights = numpy_helper.from_array(np.eye(3, dtype=np.float32) * strength, "w")
     nodes = [helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("Softmax", ["z"], ["p"], axis=-1)]
