@@ -96,6 +96,7 @@ METHODS: dict[str, Callable[[Flipped], us.Objective]] = {
     "Random": lambda data: us.random_weights(),
     "Weighted": lambda data: us.class_ratio(data.clean_share),
     "Learning to reweight": lambda data: us.l2rw(gold_rows=100),
+    "Learning to reweight, gold in the pool": lambda data: us.l2rw(gold_rows=100, gold_in_pool=True),
     "Self-distillation": lambda data: us.self_distillation(data.strength),
     "Self-distillation, T = 0.5": lambda data: us.self_distillation(
         data.strength, target="soft", target_temperature=0.5

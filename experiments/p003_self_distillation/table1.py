@@ -98,6 +98,10 @@ EXPERIMENT = Experiment(
         "there is nothing to resist; two layers of 512 repeat 92% after 80. As vectors it repeats all.",
         "ELR and SOP (Liu et al. 2020, 2022) are later than the paper, with their authors' options; no claim speaks of "
         "them.",
-        "80% noise, in the paper's table, is left out: nets of this size end tens of points apart from seed to seed.",
+        "Its 0 and 20% are left out, since there is little to resist, and 80%, at which nets of this size end tens of "
+        "points apart from seed to seed.",
+        "Theorems 1 and 2 are tests (`tests/experiments/theory/test_two_layer.py`). On 64 and 256 rows of two "
+        "clusters, a quarter of the labels flipped, four seeds, self-distillation's squared error on fresh rows is "
+        "0.013 and 0.008, as 1/√n bounds it; plain training's is 0.44 and 0.28.",
     ],
 )  # fmt: skip
