@@ -14,12 +14,15 @@ its own there.
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from experiments import results
+from rich.table import Column, Table
+
+from experiments import registry, results
 from experiments.page import page, record
 from experiments.plot import draw, is_drawn
-from experiments.registry import all_experiments, find
+from experiments.registry import PAPERS, find
 from experiments.runner import SCALES, WORK, Finished, run
 from understudy.errors import UnderstudyError
 from understudy.store.files import write_json, write_text
@@ -45,6 +48,22 @@ def write(finished: Finished, out: Path) -> Path:
     return path
 
 
+def listing() -> Iterator[Table]:
+    """One table for each paper."""
+    for key, title in PAPERS.items():
+        names = [Column(heading, no_wrap=True) for heading in ("name", "shows")]
+        table = Table(
+            *names, Column("minutes", justify="right"), "data, reduced", "in full", "what",
+            title=title, title_justify="left", title_style="bold", box=None, pad_edge=False,
+        )  # fmt: skip
+        for experiment in registry.all_experiments().values():
+            if experiment.paper == key:
+                minutes = f"{experiment.minutes:g}" if experiment.minutes else "shared"
+                data = [", ".join(experiment.data(scale)) for scale in ("reduced", "full")]
+                table.add_row(experiment.name, experiment.shows, minutes, *data, experiment.what)
+        yield table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="experiments; all of them where none is named")
@@ -62,7 +81,7 @@ def main() -> None:
         print(f"finished {finished.experiment.name}: {written}", flush=True)
 
     try:
-        chosen = [find(name) for name in options.names] or list(all_experiments().values())
+        chosen = [find(name) for name in options.names] or list(registry.all_experiments().values())
         failed = run(
             chosen, scale=options.scale, seeds=options.seeds, minutes=options.minutes, workers=options.workers,
             work=options.work, published=None if options.anew else OUT, say=lambda line: print(line, flush=True),

@@ -7,9 +7,8 @@ looks for them beside the package's sources, then in the working folder.
 
 import importlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,9 +16,6 @@ import understudy
 from understudy.cli import shared
 from understudy.cli.shared import argument, flag
 from understudy.errors import UnderstudyError
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 def reproduce_command(
@@ -48,50 +44,32 @@ def reproduce_command(
     from rich.console import Console
     from rich.markdown import Markdown
 
-    registry, runner, reproduce, pages = load_experiments()
+    reproduce = load_experiments()
     console = Console()
     if not names:
-        for table in listing(registry.all_experiments().values(), registry.PAPERS):
+        for table in reproduce.listing():
             console.print(table, "")
         return
-    chosen = [registry.find(name) for name in names]
+    chosen = [reproduce.find(name) for name in names]
     every: list[Any] = []
-    failed = runner.run(
+    failed = reproduce.run(
         chosen, scale=scale, seeds=seeds, minutes=minutes, work=work, say=typer.echo, on_finished=every.append,
         **{"workers": workers} | shared.where_to_run(workers, ray),
     )  # fmt: skip
     # Of an experiment that got more seeds, the last.
     for finished in {each.experiment.name: each for each in every}.values():
-        console.print(Markdown(pages.page(finished)))
+        console.print(Markdown(reproduce.page(finished)))
         if out is not None:
             typer.echo(f"written: {reproduce.write(finished, out)}")
     if failed:
         raise UnderstudyError("; ".join(f"{name}: {reason}" for name, reason in failed.items()))
 
 
-def listing(experiments: Any, papers: dict[str, str]) -> "Iterator[Table]":
-    """One table for each paper."""
-    from rich.table import Column, Table
-
-    for key, title in papers.items():
-        names = [Column(heading, no_wrap=True) for heading in ("name", "shows")]
-        headings: list[Any] = [*names, Column("minutes", justify="right"), "data, reduced", "in full", "what"]
-        table = Table(*headings, title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-        for experiment in experiments:
-            if experiment.paper == key:
-                minutes = f"{experiment.minutes:g}" if experiment.minutes else "shared"
-                data = [", ".join(experiment.data(scale)) for scale in ("reduced", "full")]
-                table.add_row(experiment.name, experiment.shows, minutes, *data, experiment.what)
-        yield table
-
-
-def load_experiments() -> tuple[Any, Any, Any, Any]:
-    """The checkout's experiments: registry, runner, reproduce and page."""
+def load_experiments() -> Any:
+    """The checkout's ``experiments.reproduce``."""
     for root in (Path(understudy.__file__).parents[2], Path.cwd()):
         if (root / "experiments" / "registry.py").exists():
             if str(root) not in sys.path:
                 sys.path.insert(0, str(root))
-            names = ("registry", "runner", "reproduce", "page")
-            registry, runner, reproduce, page = (importlib.import_module(f"experiments.{name}") for name in names)
-            return registry, runner, reproduce, page
+            return importlib.import_module("experiments.reproduce")
     raise UnderstudyError("the experiments are part of the source checkout; clone the repository and run this in it")
