@@ -20,7 +20,7 @@ TRAINING = Training(
 BINARY_TRAINING = Training(epochs=60, lr=0.1, optimizer="sgd", weight_decay=5e-4)
 SHORT = Training(epochs=60, batch_size=100, schedule="cosine")
 HARD, SOFT = "Self-distillation", "Self-distillation, T = 0.5"
-METHODS = ("Baseline", "Co-teaching", "Co-teaching, rate guessed", "GCE", "GCE, truncated", "ELR", "SOP", HARD, SOFT)
+METHODS = ("Baseline", "Co-teaching", "Co-teaching, rate guessed", "GCE", "GCE, truncated", HARD, SOFT)
 REDUCED_METHODS = tuple(name for name in METHODS if name != "GCE")
 """No claim speaks of the untruncated loss."""
 WORST, MEMORISED = "recall of the worst class", REPEATED
