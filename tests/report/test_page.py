@@ -1,7 +1,6 @@
 """The page: complete in itself, escaped, legible without colour, and true to its numbers."""
 
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from understudy.report.figures import (
 )
 from understudy.report.run_page import write_run_report
 from understudy.report.run_text import name_facts
+from understudy.report.templates import page as page_of
 from understudy.report.templates import unbroken
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -134,7 +134,11 @@ def test_run_page(kind: str, tmp_path: Path) -> None:
     assert "40 gold rows and 40 pool rows" in text and "<pool>.npz" in text
     assert f"test set, last epoch (3) {100 * run.history[-1]['test_accuracy']:.1f}%" in text
     assert f"selected epoch ({run.selected_epoch})" in text and "Share of pool rows at the lower bound" in text
-    expected = {"soft": "margin: the teacher", "hard": "class predicted by", "confidence": "the teacher's confidence"}
+    expected = {
+        "soft": "margin: the teacher",
+        "hard": "by the class that the teacher names",
+        "confidence": "the teacher's confidence",
+    }
     assert expected[kind] in text
     assert ("cat" in text and "a very long name of som…" in text) == (kind == "hard")
 
@@ -303,10 +307,16 @@ def test_a_matrix_of_many_classes_is_no_higher_than_a_phone_is_wide() -> None:
 
 def test_names_that_lean_on_a_page_stand_on_a_phone() -> None:
     names = [f"a long name of class {label}" for label in range(6)]
-    trust = measure_teacher(us.Gold(torch.zeros(60, 1), torch.arange(60) % 6, teacher=torch.arange(60) % 6))
-    assert trust is not None
-    wide, narrow = reliability_figure(replace(trust, class_names=names)).split('<svg class="narrow"')
+    wide, narrow = confusion_matrix_figure(np.eye(6, dtype=int), names).split('<svg class="narrow"')
     assert "rotate(-35)" in wide and "rotate(-35)" not in narrow and narrow.count("rotate(-90)") > 5
+
+
+def test_long_names_of_classes_may_break_and_nothing_else() -> None:
+    table = [["card_not_working", "1_2"]]
+    made = page_of(
+        "page.html.jinja", template="deferral.html.jinja", title="a_b", tables=[("t", ["", "n"], table)], figure=""
+    )
+    assert "card_<wbr>not_<wbr>working" in made and "a_b" in made and "1_2" in made
 
 
 def test_seeds_of_a_difference_are_measured_on_the_rows_that_both_have() -> None:
