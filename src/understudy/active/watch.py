@@ -54,18 +54,16 @@ class NoiseWatch(NamedTuple):
         return self.p_value <= ALARM_P_VALUE and self.share - self.random_share >= ALARM_EXCESS
 
 
-def noise_watch(
-    hidden: Tensor, labelled: Tensor, labels: Tensor, batch: Tensor, *, k: int = NEIGHBOURS, seed: int = 0
-) -> NoiseWatch:
+def noise_watch(hidden: Tensor, labelled: Tensor, labels: Tensor, batch: Tensor, *, seed: int = 0) -> NoiseWatch:
     """``hidden`` (N, d) of the whole pool, row numbers and labels of the labelled rows, row numbers of the batch."""
     rest = torch.ones(len(hidden), dtype=torch.bool).index_fill(0, labelled, False).nonzero().squeeze(1)
     drawn = rest[random_rows(len(rest), REFERENCE_ROWS, seed)]
-    return watch_features(hidden[labelled], labels, hidden[batch], hidden[drawn], k)
+    return watch_features(hidden[labelled], labels, hidden[batch], hidden[drawn])
 
 
-def watch_features(known: Tensor, labels: Tensor, batch: Tensor, drawn: Tensor, k: int = NEIGHBOURS) -> NoiseWatch:
+def watch_features(known: Tensor, labels: Tensor, batch: Tensor, drawn: Tensor) -> NoiseWatch:
     """The same of features alone: of the labelled rows, of the batch, and of unlabelled rows drawn at random."""
-    k = min(k, len(known) - 1)
+    k = min(NEIGHBOURS, len(known) - 1)
     if k < 1 or not len(batch):
         return NoiseWatch(0.0, 0.0, 1.0)
     known = known.double()

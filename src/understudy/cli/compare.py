@@ -115,8 +115,7 @@ def _publish(
         lead=f"{len(gold):,} gold rows, {len(pool):,} pool rows, {how}.",
         trust=measure_teacher(gold, pool, classes=classes, class_names=examples.class_names),
     )  # fmt: skip
-    if any(line.difference is not None for line in comparison.rows()):
-        write_difference_plot(out / "differences.png", comparison)
+    write_difference_plot(out / "differences.png", comparison)
     Console().print(comparison.table())
     for sentence in verdict:
         typer.echo(sentence)

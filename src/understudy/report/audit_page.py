@@ -30,14 +30,14 @@ TITLE = "Label quality"
 
 
 def write_audit_report(
-    path: str | Path, audit: Audit, *, title: str = TITLE, settings: Mapping[str, Any] | None = None,
+    path: str | Path, audit: Audit, *, settings: Mapping[str, Any] | None = None,
     pool: Pool | None = None, file: Path | None = None,
 ) -> None:  # fmt: skip
     """``settings``: the options of the audit, shown among the facts. ``pool``: whose images are shown, if its rows are
     such; ``file``: where it was read from."""
     top = [] if audit.suspects is None or pool is None else audit.suspects.top
     pictures = {one.row: image for one in top if pool is not None and (image := thumbnail(pool, one.row))}
-    write_page(path, title=title, settings=settings, **audit_parts(audit) | {"pictures": pictures, "file": file})
+    write_page(path, title=TITLE, settings=settings, **audit_parts(audit) | {"pictures": pictures, "file": file})
 
 
 def thumbnail(pool: Pool, row: int) -> str | None:

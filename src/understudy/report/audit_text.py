@@ -10,17 +10,15 @@ from rich.markup import escape
 
 from understudy.auditing.audit import Audit
 from understudy.auditing.sources import AuditedSources
-from understudy.report.templates import auc_ci, gain_text, percent_range, print_table, sentences, shorten
+from understudy.report.templates import auc_ci, gain_text, percent_range, print_table, sentences, shorten, wide_console
 
 # Longer lists are cut; the page shows more.
 CLASSES, SUSPECTS, SOURCES = 20, 10, 20
-_WIDTH = 100
 
 
 def print_audit(audit: Audit, console: Console | None = None) -> None:
-    """The findings, then a table each for classes, confusions, sources, suspects and methods; 100 columns wide."""
-    # A pipe counts as 80 columns, where intervals would be cut off; a narrow terminal breaks lines by itself.
-    out = console or Console(width=max(_WIDTH, Console().width))
+    """The findings, then a table each for classes, confusions, sources, suspects and methods."""
+    out = console or wide_console()
     pool = "" if audit.pool_rows is None else f", {audit.pool_rows:,} pool rows"
     left_out = f" ({audit.unlabelled:,} more without a label)" if audit.unlabelled else ""
     out.print(

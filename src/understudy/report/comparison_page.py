@@ -1,7 +1,7 @@
 """The page of a comparison, and its pictures.
 
 write_comparison_report("report.html", comparison, title="…", verdict=[…])
-write_difference_plot("differences.png", comparison)     # or .svg, .pdf: a file of its own
+write_difference_plot("differences.png", comparison)     # a file of its own
 """
 
 import io
@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from understudy.comparison.digits_demo import DemoResult
 from understudy.comparison.interval import Interval, chance
 from understudy.comparison.outcome import LEVEL, Comparison, Outcome
-from understudy.errors import UnderstudyError
 from understudy.maths.metric_scores import ACCURACY
 from understudy.report.figures import (
     COLOURS,
@@ -36,8 +35,6 @@ from understudy.report.figures import (
 from understudy.report.recommendation_text import metric_unit, row_texts
 from understudy.report.templates import facts, sentences, write_page
 from understudy.store.files import write_bytes
-
-KINDS = (".png", ".svg", ".pdf")
 
 
 def write_comparison_report(
@@ -117,17 +114,16 @@ def difference_figure(comparison: Comparison) -> Markup | None:
     return result[0]
 
 
-def write_difference_plot(path: str | Path, comparison: Comparison) -> None:
-    path, differences = Path(path), _differences(comparison)
-    if path.suffix not in KINDS:
-        raise UnderstudyError(f"{path}: a plot is written as {', '.join(KINDS)}; end the name in one of them")
+def write_difference_plot(path: Path, comparison: Comparison) -> None:
+    """The same as a PNG file; none where there is nothing to hold against it."""
+    differences = _differences(comparison)
     if not differences:
-        raise UnderstudyError(f"there is nothing to hold against {comparison.reference}; compare another method")
+        return
     with matplotlib.rc_context(LOOK):
         figure = Figure(figsize=(WIDTH, 0.85 + 0.42 * len(differences)), layout="constrained")
         _draw_differences(figure.add_subplot(), comparison, differences)
         buffer = io.BytesIO()
-        figure.savefig(buffer, format=path.suffix[1:], dpi=200)
+        figure.savefig(buffer, format="png", dpi=200)
     write_bytes(path, buffer.getvalue())
 
 

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import numpy as np
 from markupsafe import Markup
-from rich.console import Console
 from rich.markup import escape
 
 from understudy.auditing.deferral import Deferral
 from understudy.report.figures import COLOURS, GREY, drawing
-from understudy.report.templates import UNKNOWN, percent_range, print_table, sentences, write_page
+from understudy.report.templates import UNKNOWN, percent_range, print_table, sentences, wide_console, write_page
 
 NAMES = {"combined": "student and teacher together", "teacher": "teacher's label", "abstain": "answered rows"}
 #: Shares of the table; the picture has all.
@@ -18,7 +17,7 @@ SHOWN = (0.0, 0.02, 0.06, 0.1, 0.16, 0.24, 0.34, 0.5, 0.7, 1.0)
 
 
 def print_deferral(found: Deferral) -> None:
-    out = Console(width=max(100, Console().width))
+    out = wide_console()
     for title, headings, rows in _tables(found):
         print_table(out, f"[bold]{title}[/]", [[escape(cell) for cell in row] for row in rows], headings)
     for line in deferral_lines(found):

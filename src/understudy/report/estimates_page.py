@@ -20,7 +20,7 @@ MOST_LINES = 60
 
 def write_estimates_report(
     path: str | Path, found: Sequence[Estimate], rows: tuple[int, int], width: float | None = None, *,
-    title: str = "What the pool is made of", settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """``rows``: of gold and pool. ``width``: that gold rows are counted for, from end to end."""
     drawn = [
@@ -29,7 +29,7 @@ def write_estimates_report(
         if (group := [one for one in found if one.what == what and one.value.known and not one.difference])
     ]
     write_page(
-        path, template="estimates.html.jinja", title=title, settings=settings,
+        path, template="estimates.html.jinja", title="What the pool is made of", settings=settings,
         lead=f"Estimated from {rows[0]:,} gold rows and the labels of {rows[1]:,} pool rows.",
         tables=estimate_tables(found, width), names=3 if any(one.group for one in found) else 2, drawn=drawn,
         figures={what: estimates_figure(what, group[:MOST_LINES]) for what, group in drawn},

@@ -2,21 +2,17 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.markup import escape
 
 from understudy.auditing.pool_estimates import Estimate
 from understudy.comparison.interval import signed
 from understudy.maths.proportions import Share
-from understudy.report.templates import UNKNOWN, ci, print_table, two_digits
-
-# A pipe counts as 80 columns, where intervals would be cut off.
-_WIDTH = 110
+from understudy.report.templates import UNKNOWN, ci, print_table, two_digits, wide_console
 
 
 def print_estimates(found: Sequence[Estimate], width: float | None = None) -> None:
     """One table of values, and one of differences between groups. ``width``: that gold rows are counted for."""
-    out = Console(width=max(_WIDTH, Console().width))
+    out = wide_console(110)
     grouped = any(one.group for one in found)
     for title, headings, rows in estimate_tables(found, width):
         named = [[escape(text) for text in row] for row in rows]

@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 
 from understudy.comparison.interval import percent
 from understudy.maths.metric_scores import ACCURACY, AUC, LOG_LOSS
 from understudy.maths.proportions import Share, cross_validated, two_sided
 from understudy.reconciling.label_sources import NUMBERS, sources_in
-from understudy.report.templates import percent_range, print_table, sentences
+from understudy.report.templates import percent_range, print_table, sentences, wide_console
 from understudy.training.job import TrainedJob, reads_texts
 from understudy.training.optimizers import ITERATIONS
 from understudy.training.options import AUTO, LBFGS
@@ -197,7 +196,7 @@ def print_sources(facts: Mapping[str, float]) -> None:
     """The table on the terminal; nothing for a run without reconciled labels."""
     rows = [[escape(cell) for cell in row] for row in source_table(facts)]
     if rows:
-        out = Console(width=max(110, Console().width))
+        out = wide_console(110)
         title = "[bold]Label sources[/], cross-validated on gold (weight 0: not used)"
         print_table(out, title, rows, SOURCE_HEADINGS, left=2, wraps="what it is")
         out.print(combined_accuracy(facts))

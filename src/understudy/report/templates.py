@@ -94,6 +94,11 @@ def _templates(finalize: Callable[[Any], Any] | None = None) -> jinja2.Environme
     return templates
 
 
+def wide_console(least: int = 100) -> Console:
+    """A pipe counts as 80 columns, where intervals would be cut off; a narrow terminal breaks lines by itself."""
+    return Console(width=max(least, Console().width))
+
+
 def print_table(
     out: Console, title: str, rows: Iterable[Sequence[str]], headings: Sequence[str], *, left: int = 1, wraps: str = ""
 ) -> None:
