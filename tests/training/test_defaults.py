@@ -131,6 +131,17 @@ def test_chosen_penalty_is_told_and_resumed(tmp_path):
     assert again.config["chosen_penalty"] == chosen
 
 
+def test_of_labels_as_they_are_it_is_chosen_once_for_all_that_share_gold(monkeypatch):
+    gold, pool = us.Gold(torch.randn(20, 3), torch.arange(20) % 2), us.Pool(torch.randn(90, 3), torch.arange(90) % 2)
+    gold.cache, made, real = {}, [], automatic_options._c_on_gold
+    monkeypatch.setattr(automatic_options, "_c_on_gold", lambda *given: made.append(given[2]) or real(*given))
+    given = {"optimizer": "lbfgs", "weight_decay": "auto", "progress": False}
+    for part, objective in ((pool, us.vanilla()), (pool, us.vanilla()), (pool, us.gce()), (None, us.vanilla())):
+        run = us.train(us.models.linear(3, 2), gold, part, objective, **given)
+        assert run.config["chosen_penalty"]["under"] == objective.name
+    assert made == [pool, None], "gold alone has another; gce chooses for itself"
+
+
 def test_without_gold_it_is_scikit_learns_own():
     x, y = torch.randn(50, 3), torch.arange(50) % 2
     run = us.train(

@@ -43,9 +43,9 @@ the softmax that predicts alike has the rows −w/2 and w/2, whose squares are h
 same. ``"auto"`` takes the C of ``GRID``, divided by the rows' mean squared length (the effect of a penalty depends on
 the scale of the features; TF-IDF rows have length 1), with the least log-loss on gold rows that did not train: each
 third of gold in turn is left out, and the rest and the pool are trained on, from the strongest penalty to the weakest,
-each from where the one before ended, until the loss rises. For base models gold is left out as a whole where the pool
-is ``MANY_POOL_ROWS`` times as large. Accuracy would not do: between neighbours of the grid a hundred rows rarely differ
-in it. Without gold it is C = 1 for rows of length 1.
+each from where the one before ended, until the loss rises. On the labels as they are gold is left out as a whole where
+the pool is ``MANY_POOL_ROWS`` times as large. Accuracy would not do: between neighbours of the grid a hundred rows
+rarely differ in it. Without gold it is C = 1 for rows of length 1.
 """
 
 import math
@@ -85,7 +85,7 @@ EPOCH_FOLDS = 3
 GRID = (0.1, 1.0, 10.0, 100.0)
 FOLDS, LEAST_ROWS_FOR_C = 3, 10
 #: For each gold row: without any of it the choice is the same.
-MANY_POOL_ROWS = 10
+MANY_POOL_ROWS = 4
 #: 60 steps each: what is left to gain then does not change the choice.
 EPOCHS_TO_CHOOSE = 3
 #: scikit-learn's own.
@@ -206,7 +206,13 @@ def penalty_on_gold(
 
 
 def c_on_gold(student: Any, gold: Gold, pool: Pool | None, options: TrainingOptions) -> dict[str, Any]:
-    """The choice of scikit-learn's C for training on the labels as they are, as a run's config keeps it."""
+    """The choice of scikit-learn's C for training on the labels as they are, as a run's config keeps it; made
+    once where methods are compared on this gold."""
+    labelled = None if pool is None or pool.teacher is None else int(pool.teacher.labelled().sum())
+    return gold.cached(("c", labelled), partial(_c_on_gold, student, gold, pool, options))
+
+
+def _c_on_gold(student: Any, gold: Gold, pool: Pool | None, options: TrainingOptions) -> dict[str, Any]:
     with torch.random.fork_rng():
         session = Session.from_options(seeded_student(student, options), gold, pool, Objective(name="vanilla"), options)
         many = pool is not None and len(pool) >= MANY_POOL_ROWS * len(gold)

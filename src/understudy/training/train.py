@@ -24,7 +24,13 @@ from understudy.objective import Columns, Objective
 from understudy.store.console import ends_on_sigterm
 from understudy.store.files import locked
 from understudy.store.option_fields import checked_plainly
-from understudy.training.automatic_options import named_student, penalty_on_gold, resolve_options
+from understudy.training.automatic_options import (
+    EPOCHS_TO_CHOOSE,
+    c_on_gold,
+    named_student,
+    penalty_on_gold,
+    resolve_options,
+)
 from understudy.training.averages import EMA
 from understudy.training.callbacks import Callback, CallbackRunner, check_callbacks
 from understudy.training.checkpoint import FOLDER, Checkpoints, check_same_training, drop_checkpoints, resume_settings
@@ -196,6 +202,9 @@ def _ready(
         session.facts |= made.facts
         c, columns = made.c, made.columns
     if options.weight_decay == AUTO:
+        as_they_are = session.objective.replace(traits=frozenset()) == Objective(name="vanilla")
+        if c is None and chosen is None and as_they_are and gold is not None:
+            chosen = c_on_gold(build, gold, pool, options.replace(epochs=EPOCHS_TO_CHOOSE))
         known = chosen["c"] if c is None and chosen is not None else c
         penalty, choice = penalty_on_gold(session, gold, pool, options, c=known)
         options = options.replace(weight_decay=penalty)
