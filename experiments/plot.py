@@ -24,7 +24,7 @@ Looks = dict[str, tuple[str, str]]
 """row -> colour, marker."""
 # Level lines, not contestants.
 LEVELS = {"Teacher"}
-MOST_ROWS = 10
+MOST_ROWS = 8
 
 
 def is_drawn(finished: Finished) -> bool:
@@ -116,4 +116,4 @@ def _by_column(ax: Axes, cells: Sequence[Cell], looks: Looks) -> None:
         ax.errorbar(
             at, means, yerr=bars, color=colour, marker=marker, markersize=5, linewidth=1.0, label=row, capsize=2
         )
-    ax.set_xticks(range(len(columns)), columns)
+    ax.set_xticks(range(len(columns)), columns, fontsize=8)

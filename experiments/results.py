@@ -178,7 +178,7 @@ def _section(experiment: Experiment, record: dict[str, Any], homes: dict[str, st
         if len(experiment.parts) > 1:
             text.append(f"**{part['title']}**")
         rows = [
-            [claim, paper, f"{gap} ({span})", shown]
+            [claim, paper, f"{gap} ({span.replace(' to ', '…')})", shown]
             for claim, paper, gap, span, _, shown in part["claims"]
             if not shown.startswith("see ")
         ]

@@ -209,7 +209,7 @@ def test_the_pages_list_every_claim(inline: list[Any], tmp_path: Path, monkeypat
     assert "Not run yet: made_fig02." in text and "D2L, which is quoted" in text
     paper = (folder / "slam.md").read_text(encoding="utf-8")
     assert "`understudy reproduce made_table1` (3 seeds;" in paper and "made_fig02" not in paper
-    assert "| SLaM is above Vanilla |  | +2.00 (+2.00 to +2.00) | yes |" in paper
+    assert "| SLaM is above Vanilla |  | +2.00 (+2.00…+2.00) | yes |" in paper
     assert "| SLaM | 53.00±2.48 | 63.00±2.48 |" in paper
 
 
