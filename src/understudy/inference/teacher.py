@@ -19,7 +19,7 @@ batch, so the m × N × C answers never exist and every row is read once.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ def teach(
     x: Any,
     *,
     batch_size: int = BATCH_SIZE,
-    output: str | None = None,
+    output: Literal["logits", "probs"] | None = None,
     ids: Any = None,
     store: LabelStore | None = None,
     save_every: int = 16,
@@ -55,8 +55,6 @@ def teach(
     """
     rows = as_rows(x, "x")
     names = check_ids(ids, len(rows), "teach")
-    if output not in (None, "logits", "probs"):
-        raise UnderstudyError(f"output={output!r} is unknown; use 'logits' or 'probs'")
     logits = isinstance(teacher, nn.Module) if output is None else output == "logits"
 
     def answer(batch: Any, index: Tensor) -> Tensor:
