@@ -10,7 +10,6 @@ import understudy as us
 from understudy.objective import Objective
 from understudy.training import fit_together
 from understudy.training.evaluation import as_many_steps
-from understudy.training.fit import fit_student
 from understudy.training.fit_together import can_stack, fit_students
 from understudy.training.options import TrainingOptions
 from understudy.training.prepare import FitPart
@@ -48,7 +47,7 @@ def test_each_learns_what_it_learns_alone(objective: Objective, form: str, monke
     students = fit_students(net, given, objective)
     assert len(together) == 1 and torch.get_rng_state().equal(before)
     for part, student in zip(given, students, strict=True):
-        alone = fit_student(net, part.gold, part.pool, objective, part.options)
+        alone = fit_students(net, [part], objective)[0]
         assert not student.training
         for mine, theirs in zip(student.parameters(), alone.parameters(), strict=True):
             torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
@@ -59,7 +58,7 @@ def test_gold_alone_and_batches_of_other_sizes() -> None:
     rests = [gold.without(torch.arange(k, 60, 4)) for k in range(4)]
     given = [FitPart(rest, None, as_many_steps(OPTIONS, gold, rest, None)) for rest in rests]
     for part, student in zip(given, fit_students(net, given, us.vanilla()), strict=True):
-        alone = fit_student(net, part.gold, None, us.vanilla(), part.options)
+        alone = fit_students(net, [part], us.vanilla())[0]
         torch.testing.assert_close(student.state_dict(), alone.state_dict(), rtol=1e-4, atol=1e-5)
 
 
@@ -69,6 +68,10 @@ def test_others_are_trained_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     next(frozen.parameters()).requires_grad_(False)
     assert can_stack(net, OPTIONS, us.vanilla()) and can_stack(us.models.linear(4, CLASSES), OPTIONS, us.gce())
     assert not can_stack(dropout, OPTIONS, us.vanilla()) and not can_stack(frozen, OPTIONS, us.vanilla())
+    layer = nn.Linear(4, 4)
+    others = [nn.Sequential(layer, nn.ReLU(), layer), nn.Sequential(layer, nn.Flatten(), nn.Linear(4, 3)), nn.Tanh()]
+    others += [nn.Sequential(nn.Linear(4, 3, bias=False)), nn.Sequential(layer, nn.Tanh())]
+    assert not any(can_stack(other, OPTIONS, us.vanilla()) for other in others)
     assert not can_stack(us.models.mlp(4000, CLASSES), OPTIONS, us.vanilla()), "the products take the time"
     for change in ({"clip": 1.0}, {"optimizer": "lbfgs"}, {"accumulate": 2}, {"pretrain_epochs": 1}):
         assert not can_stack(net, OPTIONS.replace(**change), us.vanilla())

@@ -34,7 +34,7 @@ from understudy.models.registry import Student
 from understudy.objective import Objective
 from understudy.reconciling.base_models import BaseModel, Fold, NearestNeighbours, Neighbours
 from understudy.store.arrow import Array
-from understudy.store.checked_folder import FolderKind, Jobs, read_checked, write_checked
+from understudy.store.checked_folder import FolderKind, Jobs
 from understudy.store.console import ProgressBar
 from understudy.store.files import write_bytes
 from understudy.store.fingerprints import fingerprint
@@ -46,7 +46,7 @@ from understudy.training.options import AUTO, TrainingOptions
 
 #: (base model, its folds that are trained together).
 Part = tuple[str, tuple[int, ...]]
-SETTINGS, CHOSEN = "settings.json", "c.json"
+SETTINGS = "settings.json"
 CROSS_FIT = FolderKind("cross-fit", SETTINGS)
 
 
@@ -144,8 +144,11 @@ class CrossFit:
         with self._opened() as parts, bar:
             bar.show("")
             if self.c is None and self.recipe.weight_decay == AUTO:
-                self.chosen_penalties = self._stored_penalties(parts.folder.parent / CHOSEN)
-                self.c = self.chosen_penalties[0]["c"], self.chosen_penalties[1]["c"]
+                # On all of gold, once for all base models: a single number reveals little about any one row.
+                some = self.pool.take((self.pool_fold >= 0).nonzero().squeeze(1))
+                short = self.recipe.replace(epochs=EPOCHS_TO_CHOOSE)
+                alone, with_pool = (c_on_gold(self.student, self.gold, each, short) for each in (None, some))
+                self.chosen_penalties, self.c = (alone, with_pool), (alone["c"], with_pool["c"])
             wanted = [(name, number) for name in self.base_models for number in range(self.folds)]
             for (name, number), probs in self._predictions(wanted, parts, executor, bar).items():
                 self._add(predictions, name, number, probs)
@@ -184,16 +187,6 @@ class CrossFit:
         names = dict.fromkeys(name for name, _ in missing)
         return [(name, tuple(number for other, number in missing if other == name)) for name in names]
 
-    def _stored_penalties(self, file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Chosen on all of gold, once for all base models: a single number reveals little about any one row."""
-        if not file.exists():
-            pool = self.pool.take((self.pool_fold >= 0).nonzero().squeeze(1))
-            options = self.recipe.replace(epochs=EPOCHS_TO_CHOOSE)
-            gold_only, with_pool = (c_on_gold(self.student, self.gold, each, options) for each in (None, pool))
-            write_checked(file, {"gold only": gold_only, "with the pool": with_pool})
-        stored = read_checked(file, cure="remove it to choose again")
-        return stored["gold only"], stored["with the pool"]
-
     def _leave_out(self, name: str, reason: str) -> None:
         if name in self.needed:
             raise UnderstudyError(f"{name}, trained without a part of gold: {reason}")
@@ -227,8 +220,7 @@ class CrossFit:
                 yield parts
             except Exception:
                 if not parts.folder.exists():  # without a finished part, other settings may be tried in this folder
-                    for name in (SETTINGS, CHOSEN):
-                        (folder / name).unlink(missing_ok=True)
+                    file.unlink(missing_ok=True)
                     with suppress(OSError):  # it holds other files too
                         folder.rmdir()
                 raise

@@ -69,8 +69,9 @@ from understudy.models.registry import Student, initial_student
 from understudy.objective import Objective
 from understudy.store.option_fields import checked
 from understudy.training.distributed import on_rank_zero
-from understudy.training.fit import fit_student
+from understudy.training.fit_together import fit_students
 from understudy.training.options import AUTO, LBFGS, StudentBuilder, TrainingOptions
+from understudy.training.prepare import FitPart
 from understudy.training.session import Session, seeded_student
 
 __all__ = ["default_student", "l2_of_c"]
@@ -110,7 +111,8 @@ def epochs_on_gold(
         return start, {}
 
     def fit(trains: Gold | None, epochs: int) -> nn.Module:
-        return fit_student(student, trains, pool, Objective(name="vanilla"), options.plain(epochs=epochs))
+        part = FitPart(trains, pool, options.plain(epochs=epochs))
+        return fit_students(student, [part], Objective(name="vanilla"))[0]
 
     try:
         epochs, losses = on_rank_zero(lambda: choose_epochs(fit, *parts, start, metric=options.metric))
@@ -189,7 +191,7 @@ def penalty_on_gold(
 
         def fit(trains: Gold | None, start: nn.Module | None, weight_decay: float) -> nn.Module:
             short = options.plain(weight_decay=weight_decay, epochs=min(options.epochs, EPOCHS_TO_CHOOSE))
-            return fit_student(session.student if start is None else start, trains, pool, objective, short)
+            return fit_students(start or session.student, [FitPart(trains, pool, short)], objective)[0]
 
         train_on = session.pool if session.pool is not None else gold
         assert train_on is not None

@@ -1,7 +1,6 @@
 """Fitting a student: pretraining on gold, epochs on gold and pool, fine-tuning on gold.
 
     run = fit_run(session, options)                                          # the session's student, trained in place
-    student = fit_student(build, gold, pool, us.slam(), options)             # a fresh one
 
 Each epoch visits every pool row once and every gold row ``gold_repeat`` times, in an order that depends on the seed and
 the epoch alone. The loss of a batch is the session's (``training/session.py``).
@@ -10,8 +9,7 @@ the epoch alone. The loss of a batch is the session's (``training/session.py``).
 import copy
 import math
 import time
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,9 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError
 from understudy.inference.passes import evaluate, predicted
-from understudy.objective import Columns, Objective
+from understudy.objective import Columns
 from understudy.store.console import EpochProgress, deferred
 from understudy.training.batch_loss import Batch
 from understudy.training.callbacks import CallbackRunner
@@ -32,7 +30,7 @@ from understudy.training.distributed import is_first, on_rank_zero
 from understudy.training.optimizers import ITERATIONS, LBFGS, make_optimizer
 from understudy.training.options import TrainingOptions, set_lr
 from understudy.training.run import Run
-from understudy.training.session import Session, seeded_student
+from understudy.training.session import Session
 
 PHASES = ("pretrain", "train", "finetune")
 
@@ -51,16 +49,6 @@ def fit_run(
     run = training.result()
     run.facts["fit_seconds"] = time.perf_counter() - started
     return run
-
-
-def fit_student(
-    student: nn.Module | Callable[[], nn.Module], gold: Gold | None, pool: Pool | None, objective: Objective,
-    options: TrainingOptions,
-) -> nn.Module:  # fmt: skip
-    """A fresh student, trained. Warnings about gold are given for all of it, once, where the user's is trained."""
-    with torch.random.fork_rng(), warnings.catch_warnings(action="ignore", category=UnderstudyWarning):
-        session = Session.from_options(seeded_student(student, options), gold, pool, objective, options, warn=False)
-        return fit_session(session, options)
 
 
 def fit_session(session: Session, options: TrainingOptions) -> nn.Module:

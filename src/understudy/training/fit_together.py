@@ -29,8 +29,7 @@ from understudy.training.session import Session, seeded_student
 
 #: Weights of a net, with more of which products take the time and not the steps around them.
 MOST_WEIGHTS = 300_000
-
-
+_KNOWN = (nn.Sequential, nn.Flatten, nn.Linear, SparseLinear, nn.ReLU)
 #: Options that stacked nets can have; all others must be as by default.
 _FREE = {
     "epochs", "batch_size", "lr", "seed", "metric", "optimizer", "weight_decay", "momentum", "schedule", "warmup",
@@ -78,18 +77,20 @@ def can_stack(student: Student, options: TrainingOptions, objective: Objective) 
         return False
     if objective.alignment_rows or current() is not None:
         return False
-    layers = _layers(student if isinstance(student, nn.Module) else initial_student(student, 0))
-    return layers is not None and 0 < sum(p.numel() for layer in layers for p in layer.parameters()) <= MOST_WEIGHTS
+    net = student if isinstance(student, nn.Module) else initial_student(student, 0)
+    return bool(_layers(net)) and sum(parameter.numel() for parameter in net.parameters()) <= MOST_WEIGHTS
 
 
-def _layers(net: nn.Module) -> list[nn.Module] | None:
-    """The layers of a net one after the other; None where it has others than ``_Stacked`` knows."""
-    if type(net) is nn.Sequential and not net._forward_hooks:
-        parts = [_layers(child) for child in net]
-        return None if any(part is None for part in parts) else [layer for part in parts for layer in part or ()]
-    known = type(net) in (nn.Linear, SparseLinear, nn.ReLU, nn.Flatten) and not net._forward_hooks
-    trains = all(parameter.requires_grad for parameter in net.parameters())
-    return [net] if known and trains and getattr(net, "bias", net) is not None else None
+def _layers(net: nn.Module) -> list[nn.Module]:
+    """The layers of a net of fully connected ones, in their order; none where it has others, or uses one twice."""
+    every = [module for _, module in net.named_modules(remove_duplicate=False)]
+    layers = [module for module in every if not list(module.children())]
+    known = all(type(each) in _KNOWN and not each._forward_hooks and not each._forward_pre_hooks for each in every)
+    late = any(isinstance(each, nn.Flatten) for each in layers[1:])
+    weights = [each for layer in layers for each in (getattr(layer, "weight", None), getattr(layer, "bias", None))]
+    own = [each for each in net.parameters() if each.requires_grad]
+    linear = sum(isinstance(each, nn.Linear) for each in layers)
+    return layers if known and not late and len(own) == 2 * linear == sum(w is not None for w in weights) else []
 
 
 class _Stacked(nn.Module):
@@ -97,7 +98,7 @@ class _Stacked(nn.Module):
 
     def __init__(self, nets: Sequence[nn.Module]) -> None:
         super().__init__()
-        self.kinds = [type(layer) for layer in _layers(nets[0]) or ()]
+        self.kinds = [type(layer) for layer in _layers(nets[0])]
         own = [list(net.parameters()) for net in nets]
         self.every = nn.ParameterList(torch.stack([each.detach() for each in same]) for same in zip(*own, strict=True))
         for number, parameters in enumerate(own):
