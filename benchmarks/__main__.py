@@ -24,6 +24,7 @@ from experiments.runner import commit
 from benchmarks.figures import Figure, markdown
 
 TITLES = {
+    "whole_jobs": "Whole jobs",
     "train_overhead": "Overhead of us.train",
     "reweight_step": "Learning to reweight",
     "reweight_torchopt": "Learning to reweight beside torchopt",
