@@ -1,5 +1,6 @@
 """One thread everywhere, so that sums, timings and random draws do not depend on the machine."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -24,6 +25,12 @@ settings.register_profile(
     "understudy", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("understudy")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: no collection of garbage need look at its million objects again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,6 +1,7 @@
 """``us.hf.Trainer`` ends with the bits of ``us.train``, whatever happens between two of its steps, and resumes."""
 
 import copy
+import gc
 import itertools
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,14 @@ pytestmark = [
 ]
 STUDENTS = {"net": net, "bert": bert}
 each_student = pytest.mark.parametrize("kind", ["net", pytest.param("bert", marks=pytest.mark.slow)])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen_imports() -> None:
+    """Each training ends with a collection of garbage by accelerate: half a second over all that transformers loads."""
+    assert transformers.Trainer and transformers.TrainingArguments
+    gc.collect()
+    gc.freeze()
 
 
 class Stop(RuntimeError):
