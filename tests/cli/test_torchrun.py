@@ -110,6 +110,7 @@ def test_one_that_fails_ends_all_and_the_run_goes_on(command: list[str], alone: 
     assert started([*command, "--out", str(out)], log, first=breaks) == [2, 2]
     assert log.read_text().count("error:") == 1 and "process 1 is broken" in log.read_text()
     assert started(["train", "--resume", "--out", str(out)], tmp_path / "resumed") == [0, 0]
+    assert (tmp_path / "resumed").read_text().count("Run: ") == 1 and (out / "report.html").exists()
     one, several = weights(alone), weights(out)
     assert max(float((one[name] - several[name]).abs().max()) for name in one) <= 1e-6
 
@@ -152,7 +153,7 @@ def test_a_killed_process_is_reported_by_another(command: list[str], tmp_path: P
     assert log.read_text().count("error:") == 1 and "another process" in log.read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_torchrun_writes_one_run(command: list[str], tmp_path: Path) -> None:
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(

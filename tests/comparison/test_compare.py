@@ -420,7 +420,7 @@ def test_warnings_of_cells_are_passed_on_once(tmp_path: Path) -> None:
     assert len(texts) == 1 and texts[0] in found.warnings
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.torture)])
 @pytest.mark.slow
 def test_processes_give_what_one_process_gives(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "start_method", lambda: start)

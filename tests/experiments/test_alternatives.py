@@ -49,7 +49,9 @@ def test_held_out_settings_are_settings_and_missing_nets_are_named(monkeypatch: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["SMS, rules", "SST-2, small model", "IMDB, real model"])
+@pytest.mark.parametrize(
+    "name", ["SMS, rules", "SST-2, small model", pytest.param("IMDB, real model", marks=pytest.mark.torture)]
+)
 def test_real_sets_are_dealt_without_overlap(name: str) -> None:
     try:
         dealt = SETTINGS[name](1)

@@ -38,6 +38,8 @@ def small_population() -> Iterator[None]:
         for name, rows in (("POPULATION_ROWS", 40_000), ("FRESH_ROWS", 4_000)):
             patch.setattr(coverage_data, name, rows)
         patch.setattr(measures, "DRAWS", 1)
+        # Student and teacher combined is most of the time of an evaluation, and no interval of its accuracy.
+        patch.setattr("understudy.training.held_out.LEAST_ROWS", 1_000_000)
         teacher_truth.cache_clear()
         world_of.cache_clear()
         yield

@@ -140,7 +140,7 @@ def test_no_text_is_an_error_that_says_where() -> None:
         Featuriser.fit(_columns(["aa"]), FeatureOptions(text="words"), where="t.csv")
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_real_reviews_train_a_student(shared_data: Callable[[str], Path]) -> None:
     """200 gold sentences and the labels of an LLM: a linear student on TF-IDF beats gold alone by far."""
     from understudy.io.table import read_table
