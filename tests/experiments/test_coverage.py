@@ -180,6 +180,13 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.
     assert "votes: 2 of 200 sets" in page.replace("*", "") and "| votes |" not in page, "too few to be shown"
 
 
+def test_the_page_says_how_far_auto_is_off() -> None:
+    """Off by 0.03 and 0.01: 0.02, with a standard error of 0.01."""
+    sums = {"accuracy, cross-validated": {"noise 24": [2, 2, 0.04, 0.001, 0.5]}}
+    page = coverage.page({"auto": {"sets": 2, "commits": ["c"], "cells": sums}})
+    assert "(gold rows): +2.0 ± 1.0 (24) points." in page
+
+
 def test_a_cell_by_hand() -> None:
     """Of two sets, the first has two intervals of which one holds the truth: 50% and 100%."""
     one, other, third = Found(0.5, 0.4, 0.6, 0.45), Found(0.5, 0.4, 0.6, 0.7), Found(0.3, 0.2, 0.4, 0.25)
