@@ -16,14 +16,9 @@ from understudy.report.templates import counted, sentences, write_page
 
 
 def write_campaign_report(
-    path: str | Path,
-    records: Sequence[Mapping[str, Any]],
-    *,
-    price: float,
-    message: str = "",
-    warnings: Sequence[str] = (),
-    settings: Mapping[str, Any] | None = None,
-) -> None:
+    path: str | Path, records: Sequence[Mapping[str, Any]], *, price: float, message: str = "",
+    warnings: Sequence[str] = (), settings: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
     """``price``: of a label. ``message``: the state of the campaign, in a sentence."""
     rounds = round_gains(records, price)
     measured = [one for one in rounds if one.accuracy is not None]

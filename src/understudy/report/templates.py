@@ -44,17 +44,10 @@ def write_page(path: str | Path, **parts: Any) -> None:
 
 
 def page(
-    frame: str,
-    *,
-    template: str | None = None,
-    title: str,
-    lead: str = "",
-    verdict: Sequence[str] = (),
-    warnings: Sequence[str] = (),
-    facts: Sequence[tuple[str, str]] = (),
-    settings: Mapping[str, Any] | None = None,
+    frame: str, *, title: str, template: str | None = None, lead: str = "", verdict: Sequence[str] = (),
+    warnings: Sequence[str] = (), facts: Sequence[tuple[str, str]] = (), settings: Mapping[str, Any] | None = None,
     **sections: Any,
-) -> str:
+) -> str:  # fmt: skip
     """The HTML of a page: the parts that every page has, its own ``template``, and sections that several pages share.
 
     ``settings``: options, shown after the facts.

@@ -247,7 +247,7 @@ class Cards:
 
 
 def _places(rows: Table, shown: Table) -> dict[str, int]:
-    why = ", by which answers are joined to rows; add it"
+    why = ", by which answers are joined to rows; add it, or name one (--id row, of a batch by select)"
     ids, index, _ = rows.known_ids(why), np.arange(len(rows)), shown.known_ids(why)
     if shown is not rows:
         rows.check_spelling(shown)
