@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -13,9 +14,14 @@ os.environ["UNDERSTUDY_ENCODER"] = "none"
 import numpy as np
 import pytest
 import torch
+import typer.testing
 from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(1)
+# No test cuts the power: a killed process leaves what it wrote. Waiting for the disk was a fifth of small trainings.
+os.fsync = lambda handle: None
+# A runner makes all commands with all of their options for every call; they are the same ones each time.
+typer.testing._get_command = lru_cache(typer.testing._get_command)  # type: ignore[attr-defined]
 # What several test files share is a module beside them: ``from three_blobs import …``. The experiments are a package of
 # the checkout, beside the tests.
 TESTS = Path(__file__).parent
