@@ -44,8 +44,8 @@ BEYOND = 0.99865
 NOTES = """\
 Columns: gold rows. Without a signal features and teacher say nothing about the class; with a weak one the best student
 of two classes knows 66%, with a strong one 92%. Parts have the same seeds, so that an unlucky draw shows in several
-rows: *accuracy, test set* is binomial, and of the first 40 seeds without a signal even a logistic regression's interval
-holds 87.5% at 50 rows, of the next 360 95.3%. What is off for a reason:
+rows: *accuracy, test set* is binomial by construction, and low at 50 and 100 rows all the same. What is off for a
+reason:
 
 - *rate of a confusion*: listed where gold has one, so that those of a few rows look too frequent; the report says so.
 - *accuracy by confidence*: an isotonic curve bends at its ends, also where the truth is flat; too wide where it rises.
@@ -204,8 +204,9 @@ def _part_line(part: str, kept: Mapping[str, Any]) -> str:
 
 
 def _text(found: Cell | None) -> str:
-    """``95.5/−0.1``: coverage in percent, and the bias in points; no bias where an interval alone is printed, or where it
-    cancels over the classes."""
+    """``95.5/−0.1``: coverage in percent, and the bias in points; no bias where an interval alone is printed, or where
+    it cancels over the classes.
+    """
     if found is None or found.sets < FEWEST:
         return "–"
     covered, bias = f"{100 * found.coverage:.1f}", f"{100 * found.bias:+.1f}".replace("-", "−")
