@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.errors import UnderstudyError
 from understudy.training.optimizers import grouped, make_optimizer
@@ -56,6 +57,18 @@ def test_two_steps_worked_by_hand() -> None:
     # Adam moves by lr while the gradient stays the same; AdamW first shrinks by 1 − 0.1·0.5.
     assert _one_step("adam") == pytest.approx(0.8, abs=1e-6)
     assert _one_step("adamw", weight_decay=0.5) == pytest.approx((0.95 - 0.1) * 0.95 - 0.1, abs=1e-6)
+
+
+def test_hooks_are_called_once_a_step() -> None:
+    """Also where PyTorch's own class has put its wrapper around the step."""
+    parameter, calls = nn.Parameter(torch.ones(1)), list[str]()
+    for each in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW):
+        each([parameter], lr=0.0)
+    hook = register_optimizer_step_pre_hook(lambda *_: calls.append("step"))
+    for name in ("sgd", "adam", "adamw"):
+        _one_step(name)
+    hook.remove()
+    assert len(calls) == 3 * 2
 
 
 def test_refused() -> None:

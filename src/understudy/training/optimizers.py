@@ -27,6 +27,7 @@ What it remembers is tensors, so that a training that is resumed goes on to the 
 one of the call before (other weights, refreshed columns), it starts with an empty memory.
 """
 
+import inspect
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -98,12 +99,12 @@ def _leave_compiler_out() -> None:
 
 
 class _Light(torch.optim.Optimizer):
+    @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        bare = getattr(super().step, "__wrapped__", None)
-        if bare is None or _COMPILER in sys.modules:
-            return super().step(closure)
-        with torch.no_grad():
-            return bare(self, closure)
+        """The step beneath PyTorch's wrappers: one would load the compiler, the other calls the hooks that the
+        wrapper of this very class calls too.
+        """
+        return inspect.unwrap(super().step.__func__)(self, closure)  # type: ignore[attr-defined]
 
 
 class _SGD(_Light, torch.optim.SGD):
