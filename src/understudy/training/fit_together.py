@@ -35,6 +35,7 @@ _FREE = {
     "epochs", "batch_size", "lr", "seed", "metric", "optimizer", "weight_decay", "momentum", "schedule", "warmup",
     "gold_repeat", "gold_weight", "pass_batch_size", "device", "workers",
 }  # fmt: skip
+_DEFAULT = vars(TrainingOptions(epochs=1, refine=False))
 
 #: ``part -> (its session, its options)``.
 MakeSession = Callable[[FitPart], tuple[Session, TrainingOptions]]
@@ -70,8 +71,8 @@ def _is_sparse(part: FitPart) -> bool:
 
 def can_stack(student: Student, options: TrainingOptions, objective: Objective) -> bool:
     """Whether students of these options, which may differ in seed and batch size, can be trained in step."""
-    plain = vars(TrainingOptions(epochs=options.epochs, refine=False))
-    if options.is_full_batch or any(plain[name] != value for name, value in vars(options).items() if name not in _FREE):
+    changed = (name for name, value in vars(options).items() if name not in _FREE and value != _DEFAULT[name])
+    if options.is_full_batch or any(changed):
         return False
     if objective.scorer or objective.relabel or objective.can_vanish or objective.wants_features:
         return False
