@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 import understudy as us
 from experiments.engines.distil import Dealt, Distillation, deal
-from experiments.p000_weighted_distillation import fig05
+from experiments.p000_weighted_distillation.tables import PARTS
 from experiments.page import points
 from experiments.sequential import LOOKS, evidence
 from experiments.table import in_processes, markdown, percent, publish
@@ -123,7 +123,7 @@ def page(looked: list[Looked], setting: Distillation) -> str:
 
 
 def _delta() -> float | None:
-    return fig05.EXPERIMENT.parts[0].judged()[0].within
+    return PARTS["cifar10"].judged()[0].within
 
 
 def draw(path: Path, looked: list[Looked]) -> None:
@@ -182,7 +182,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    setting = fig05.REDUCED
+    setting = PARTS["cifar10"].reduced
     looked = list(in_processes(partial(look, setting), range(options.seeds), options.workers))
     if options.out is not None:
         draw(options.out.with_name("weighted.png"), looked)
