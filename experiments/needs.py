@@ -27,6 +27,4 @@ def memorised(column: str) -> Needs:
 
 def fair(rival: str) -> tuple[Needs, ...]:
     """A rival whose options can switch it off, and which is well below plain training, was given the wrong ones."""
-    level = Needs(f"{rival} minus Vanilla", rival, "Vanilla", at_least=-0.005)
-    selects = Needs("rows that UPS selects", "UPS", fact="ups.share_selected", at_least=0.5)
-    return {"UPS": (level, selects), "VID": (level,)}.get(rival, ())
+    return (Needs(f"{rival} minus Vanilla", rival, "Vanilla", at_least=-0.005),) if rival in ("UPS", "VID") else ()

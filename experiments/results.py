@@ -154,7 +154,10 @@ NAMES = {
     "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar": "CIFAR-", "svhn": "SVHN", "celeba": "CelebA",
     "imagenet": "ImageNet", "imdb": "Large Movie Reviews",
 }  # fmt: skip
-ENDS = {"binary": "two classes", "animals": "animals or not", "vectors": "vectors", "centred": "", "32": ""}
+ENDS = {
+    "binary": "two classes", "animals": "animals or not", "odd": "odd classes or even", "vectors": "vectors",
+    "centred": "", "32": "",
+}  # fmt: skip
 
 
 def name_of(data: str) -> str:

@@ -27,6 +27,7 @@ from understudy.data.noise import uniform_flip
 TRAINED, UNTRAINED, PIXELS, RANDOM = "trained net", "untrained net", "raw pixels", "five random directions"
 KERNELS = (TRAINED, UNTRAINED, PIXELS, RANDOM)
 ACCURACY, MAJORITY, NOT_CENTRED = "accuracy", "share of the larger class", "not centred"
+NO_NET = "gain along an untrained net's eigenvectors"
 
 
 class Scalar(nn.Module):
@@ -173,7 +174,7 @@ class InformationGain:
             "noisy labels": self._ratio(kernel, centred(signs(given))),
             "self-distilled labels": self._ratio(kernel, centred(self._refined(given, own))),
             "gain": self._gain(kernel, given, own),
-            "gain along an untrained net's eigenvectors": self._gain(kernel_of(fresh(build, seed), x), given, own),
+            NO_NET: self._gain(kernel_of(fresh(build, seed), x), given, own),
             "gain along raw pixels": self._gain(pixel_kernel(x), given, own),
             f"gain, {NOT_CENTRED}": self._gain(kernel, given, own, torch.clone),
             f"gain of always one class, {NOT_CENTRED}": self._gain(kernel, given, constant, torch.clone),

@@ -27,7 +27,7 @@ def methods(grid: tuple[float, ...]) -> tuple[Method, ...]:
 
 
 PAPER = one_shot("celeba", CELEBA_LABELS, methods=methods(GRID), select=500)
-REDUCED = few("celeba", methods((0.1, 1.0)), select=500)
+REDUCED = few("celeba", methods((0.01, 0.1)), select=500)
 PUBLISHED = Published(
     "Figure 7",
     [f"{count:,}" for count in CELEBA_LABELS],

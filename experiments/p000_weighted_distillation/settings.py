@@ -42,11 +42,11 @@ def one_shot(data: str, labelled: tuple[int, ...], validation: int = 2_000, **mo
 
 
 def few(data: str, methods: tuple[Method, ...] = ONE_SHOT, **more: Any) -> Distillation:
-    """The same on the stand-in."""
+    """The same on the stand-in, with as many validation rows as the paper has."""
     labelled = more.pop("labelled", FEW_LABELS[data])
-    return reduced(data, labelled, methods, estimate_only=True, **{"curve_rows": FOLLOWED} | more)
+    return reduced(data, labelled, methods, estimate_only=True, **{"validation": 2_000, "curve_rows": FOLLOWED} | more)
 
 
 def as_printed(claim: Claim, table: Published, of: Claim = BETTER) -> Claim:
-    """A claim about trajectories with the effect that the table prints for the last epoch."""
+    """A claim about trajectories or another estimate with the effect that the table prints for the last epoch."""
     return replace(claim, effect=with_effect(of, table.rows).effect)

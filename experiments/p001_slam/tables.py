@@ -132,7 +132,7 @@ IMAGENET: Distillation = full(
     seeds=4,
 )
 FEW_IMAGENET = few(
-    "imagenet", FEW_IMAGENET_LABELS, methods=on_imagenet(taylor=(2, 5), vid=(0.1, 0.5), slam=(0.55, 0.7)),
+    "imagenet", FEW_IMAGENET_LABELS, methods=on_imagenet(taylor=(2, 5), vid=(0.01, 0.1, 0.5), slam=(0.55, 0.7)),
     validation=100,
 )  # fmt: skip
 

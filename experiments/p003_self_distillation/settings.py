@@ -18,6 +18,8 @@ TRAINING = Training(
 )
 # Its two-class net, trained with squared error (appendix B); the number of epochs is not given.
 BINARY_TRAINING = Training(epochs=60, lr=0.1, optimizer="sgd", weight_decay=5e-4)
+ABOVE = 0.02
+"""How far a net must be above the larger class to have learned anything; equal to it passes for nothing."""
 SHORT = Training(epochs=60, batch_size=100, schedule="cosine")
 HARD, SOFT = "Self-distillation", "Self-distillation, T = 0.5"
 METHODS = ("Baseline", "Co-teaching", "Co-teaching, rate guessed", "GCE", "GCE, truncated", HARD, SOFT)

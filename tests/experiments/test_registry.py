@@ -60,7 +60,8 @@ def test_names_resolve_at_both_scales(name: str) -> None:
 def test_nets_can_be_built(name: str) -> None:
     """On the meta device: shapes without memory or random numbers."""
     shapes = {"imagenet": (3, 224, 224), "celeba": (3, 64, 64), "mnist": (1, 28, 28), "fashion_mnist": (1, 28, 28),
-              "fashion_mnist_binary": (1, 28, 28), "fashion_mnist_32": (1, 32, 32)}  # fmt: skip
+              "fashion_mnist_binary": (1, 28, 28), "fashion_mnist_odd": (1, 28, 28),
+              "fashion_mnist_32": (1, 32, 32)}  # fmt: skip
     for scale in SCALES:
         for sweep in EXPERIMENTS[name].sweeps(scale):
             base = getattr(sweep, "base", sweep)
@@ -140,5 +141,5 @@ def test_reductions_name_every_field_that_differs() -> None:
     assert found["training.epochs"] == ("200", "8")
     assert found["unlabelled"] == ("no limit", "8,000")
     assert "validation" in found and "pretraining.schedule" in found
-    assert found["methods: VID, options"][1] == "0.1, 1", "only where they differ"
+    assert found["methods: VID, options"][1] == "0.001, 0.01, 0.1, 1", "only where they differ"
     assert not any(what.startswith("methods: Vanilla") for what in found)
