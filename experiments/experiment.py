@@ -126,3 +126,30 @@ def shown(value: Any) -> str:
 
 def _set(value: Any, field: Any) -> bool:
     return bool(getattr(value, field.name) != field.default)
+
+
+def stand_in(part: Part) -> str:
+    """ImageNet → CIFAR-10 at 16 × 16, where the reduced run has other data than the paper."""
+    full, reduced = (getattr(sweep, "base", sweep) for sweep in (part.full, part.reduced))
+    side = getattr(reduced, "side", None)
+    ours = name_of(reduced.data) + (f" at {side} × {side}" if side else "")
+    paper = name_of(full.data)
+    return paper if paper == ours else f"{paper} → {ours}"
+
+
+NAMES = {
+    "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar": "CIFAR-", "svhn": "SVHN", "celeba": "CelebA",
+    "imagenet": "ImageNet", "imdb": "Large Movie Reviews",
+}  # fmt: skip
+ENDS = {
+    "binary": "two classes", "animals": "animals or not", "odd": "odd classes or even", "vectors": "vectors",
+    "centred": "", "32": "",
+}  # fmt: skip
+
+
+def name_of(data: str) -> str:
+    """ "cifar10_binary" as "CIFAR-10, two classes"."""
+    start = max((key for key in NAMES if data.startswith(key)), key=len, default="")
+    number, _, end = data.removeprefix(start).partition("_")
+    name = f"{NAMES.get(start, start)}{number}"
+    return ", ".join(text for text in (name, ENDS.get(end, end)) if text)

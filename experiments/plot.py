@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from experiments.claims import WITHOUT_CURVE
-from experiments.experiment import Part
+from experiments.experiment import Part, stand_in
 from experiments.runner import Finished
 from experiments.sweep import Cell
 from understudy.comparison.interval import Interval
@@ -47,8 +47,8 @@ def draw(path: Path, finished: Finished) -> None:
                 _trajectories(ax, [cell for cell in cells if cell.column == title], _looks(cells))
             else:
                 _by_column(ax, cells, _looks(cells))
-            titles = (_title(part) if len(parts) > 1 else "", title)
-            ax.set_title(", ".join(text for text in titles if text), fontsize=10, loc="left")
+            titles = (part.title if len(parts) > 1 else "", stand_in(part), title)
+            ax.set_title("\n".join(dict.fromkeys(text for text in titles if text)), fontsize=9, loc="left")
             ax.spines[["top", "right"]].set_visible(False)
             ax.grid(color="#e4e4e4", linewidth=0.7)
         line[0].set_ylabel("%")
@@ -63,12 +63,6 @@ def _drawn(part: Part, cells: Sequence[Cell]) -> list[Cell]:
     named = {name.partition("@")[0] for claim in part.claims for name in (*claim.higher, *claim.lower)}
     kept = rows if len(rows) <= MOST_ROWS else rows & (named | LEVELS)
     return [cell for cell in cells if cell.row in kept]
-
-
-def _title(part: Part) -> str:
-    """The paper's, and what stands in for its data here."""
-    data = [getattr(setting, "data", None) for setting in (part.full, part.reduced)]
-    return part.title if data[0] == data[1] else f"{part.title} (here {data[1]})"
 
 
 def _along_training(part: Part) -> bool:

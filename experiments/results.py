@@ -11,7 +11,7 @@ from typing import Any
 
 from experiments.claims import ANSWERS, decide
 from experiments.engines.kernel import NOT_CENTRED
-from experiments.experiment import PAPERS, Experiment, Part
+from experiments.experiment import PAPERS, Experiment, Part, stand_in
 from experiments.needs import REPEATED
 from experiments.page import gold_alone, ours, verdict_rows
 from experiments.published import setting_of
@@ -141,33 +141,6 @@ def _homes(experiments: dict[str, Experiment]) -> dict[str, str]:
     return homes
 
 
-def stand_in(part: Part) -> str:
-    """ ": ImageNet → CIFAR-10 at 16 × 16" where the reduced run has other data than the paper, in every table."""
-    full, reduced = (getattr(sweep, "base", sweep) for sweep in (part.full, part.reduced))
-    side = getattr(reduced, "side", None)
-    ours = name_of(reduced.data) + (f" at {side} × {side}" if side else "")
-    paper = name_of(full.data)
-    return f": {paper}" if paper == ours else f": {paper} → {ours}"
-
-
-NAMES = {
-    "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar": "CIFAR-", "svhn": "SVHN", "celeba": "CelebA",
-    "imagenet": "ImageNet", "imdb": "Large Movie Reviews",
-}  # fmt: skip
-ENDS = {
-    "binary": "two classes", "animals": "animals or not", "odd": "odd classes or even", "vectors": "vectors",
-    "centred": "", "32": "",
-}  # fmt: skip
-
-
-def name_of(data: str) -> str:
-    """ "cifar10_binary" as "CIFAR-10, two classes"."""
-    start = max((key for key in NAMES if data.startswith(key)), key=len, default="")
-    number, _, end = data.removeprefix(start).partition("_")
-    name = f"{NAMES.get(start, start)}{number}"
-    return ", ".join(text for text in (name, ENDS.get(end, end)) if text)
-
-
 def _section(experiment: Experiment, record: dict[str, Any], homes: dict[str, str]) -> list[str]:
     seeds = "–".join(dict.fromkeys(str(pick(record["seeds"])) for pick in (min, max)))
     first = experiment.what[0]
@@ -189,7 +162,7 @@ def _section(experiment: Experiment, record: dict[str, Any], homes: dict[str, st
         if again := sorted({row[-1] for row in part["claims"] if row[-1].startswith("see ")}):
             text.append(f"{'Other claims' if rows else 'Claims'}: {', '.join(again)}.")
         if rows:
-            text.append(markdown([f"claim{stand_in(declared)}", "paper", "ours", "verdict"], rows).strip())
+            text.append(markdown([f"claim: {stand_in(declared)}", "paper", "ours", "verdict"], rows).strip())
         home = homes[key(declared.reduced)]
         cells = [Cell(**cell) for cell in part["cells"] if _is_shown(cell["row"], declared)]
         if home == experiment.name:

@@ -5,11 +5,11 @@ tenth; on ImageNet SGD 0.1 with a warm-up over 5 of 100 epochs. Neither gives a 
 ImageNet). "MobileNet with depth multiplier 2" is read as Keras's argument of that name.
 
 Reduced: a convolutional net teaches an MLP (LeNet, or on CIFAR-10 the better CNN of five layers); 8,000 unlabelled
-rows, 150 validation rows, 8 epochs without augmentation. Such a student cannot reach its teacher, so every signal of it
-helps and what mutes some of them harms; the papers' pairs are mostly of one family and end above their teachers.
-``LENETS`` and ``on_vectors`` are such pairs. The stand-ins have teachers about as accurate as the papers': MNIST with
-few labels for SVHN, Fashion-MNIST for CIFAR-10, CIFAR-10 at 16 × 16 for CIFAR-100 and, with as many labels per class as
-5% of ImageNet has, for ImageNet; its animals against its vehicles for CelebA.
+rows, 150 validation rows where nothing else is said, 8 epochs without augmentation. Such a student cannot reach its
+teacher, so every signal of it helps and what mutes some of them harms; the papers' pairs are mostly of one family and
+end above their teachers. ``LENETS`` and ``on_vectors`` are such pairs. The stand-ins have teachers about as accurate as
+the papers': MNIST with few labels for SVHN, Fashion-MNIST for CIFAR-10, CIFAR-10 at 16 × 16 for CIFAR-100 and, with as
+many labels per class as 5% of ImageNet has, for ImageNet; its animals against its vehicles for CelebA.
 """
 
 from dataclasses import replace

@@ -30,5 +30,7 @@ EXPERIMENT = Experiment(
     ],
     minutes=0.2,
     remarks=["*Bound*, in percent, is error · β γ √T: the theorem holds where it stays below one constant as T grows "
-             "and γ shrinks. 20 dimensions, one pass, errors on 20,000 fresh rows with clean labels."],
+             "and γ shrinks. 20 dimensions, one pass, errors on 20,000 fresh rows with clean labels.",
+             "Proposition 3.4 (C.1), that the truth minimises the loss in expectation, is a test "
+             "(`tests/experiments/theory/test_slam_consistency.py`)."],
 )  # fmt: skip

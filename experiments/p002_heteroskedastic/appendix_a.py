@@ -36,5 +36,6 @@ EXPERIMENT = Experiment(
     ],
     minutes=0.7,
     remarks=["Theorem 1 gives no figures; its two statements are put as claims, and a point of accuracy counts as "
-             "none."],
+             "none. Its bound, evaluated for all 256 labellings of eight points, is a test "
+             "(`tests/experiments/theory/test_uniform_convergence.py`)."],
 )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from experiments.claims import Claim, Needs, needing
-from experiments.experiment import Experiment, Part, Published
+from experiments.experiment import Experiment, Part, Published, stand_in
 from experiments.page import ours, page, record
 from experiments.reproduce import write
 from experiments.sweep import Cell
@@ -225,10 +225,10 @@ def test_a_changed_claim_is_decided_again_from_the_kept_cells(inline: list[Any],
 
 
 def test_the_stand_in_is_named_in_every_table() -> None:
-    names = {name: results.stand_in(one.parts[0]) for name, one in registry.all_experiments().items()}
-    assert names["slam_table4"] == names["slam_fig03"] == ": ImageNet → CIFAR-10 at 16 × 16"
-    assert names["air_fig05"] == ": CIFAR-10, two classes → Fashion-MNIST, odd classes or even"
-    assert names["reweight_fig02"] == ": MNIST"
+    names = {name: stand_in(one.parts[0]) for name, one in registry.all_experiments().items()}
+    assert names["slam_table4"] == names["slam_fig03"] == "ImageNet → CIFAR-10 at 16 × 16"
+    assert names["air_fig05"] == "CIFAR-10, two classes → Fashion-MNIST, odd classes or even"
+    assert names["reweight_fig02"] == "MNIST"
 
 
 def test_published_pages_are_written_from_the_kept_numbers() -> None:
