@@ -18,7 +18,7 @@ from torch import nn
 
 import understudy as us
 from experiments.datasets import LOADERS, Data, load, rows
-from experiments.engines.distil_methods import KINDS, Dealt, Method
+from experiments.engines.distil_methods import FROM_SCRATCH, KINDS, Dealt, Method
 from experiments.kept import kept
 from experiments.sweep import Cell, Training, curve_of, facts_of, known, net
 from understudy.errors import UnderstudyError
@@ -100,7 +100,8 @@ class Distillation:
             if method.label in known:
                 continue
             given = common | dict(method.fixed)
-            runs = [self.train(KINDS[method.kind](dealt, option, given), dealt, seed) for option in method.options]
+            own = replace(dealt, start=self.build_student) if method.kind in FROM_SCRATCH else dealt
+            runs = [self.train(KINDS[method.kind](dealt, option, given), own, seed) for option in method.options]
             best = runs[0] if len(runs) == 1 else max(runs, key=lambda run: _accuracy(run.student, dealt.select))
             value = _accuracy(best.student, dealt.test)
             cells.append(Cell(method.label, column, seed, value, curve_of(best), facts=facts_of(best)))

@@ -91,6 +91,9 @@ KINDS: dict[str, Factory] = {
     "slam_temperature": lambda dealt, option, common: us.slam(**common | {"temperature": option}),
 }
 
+FROM_SCRATCH = {"reconciled"}
+"""It judges candidates on gold rows that they have not seen; a pretrained student would have seen all of them."""
+
 
 def _five(dealt: Dealt) -> int:
     assert dealt.pool.teacher is not None and dealt.pool.teacher.classes is not None

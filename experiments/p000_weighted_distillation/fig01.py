@@ -42,7 +42,7 @@ EXPERIMENT = Experiment(
     remarks=[
         KEPT_OUT,
         "The trainings are those of Figure 5.",
-        "Theorem 4.1 as Corollary D.2, Proposition E.3 and Theorems E.4 and E.5 are tests (`tests/experiments/theory`): "
+        "Theorem 4.1 as Corollary D.2, Proposition E.3, Theorems E.4 and E.5 are tests (`tests/experiments/theory`): "
         "of 60 predictors and 400,000 rows the weighted risk lies within the bound of the clean one, the unweighted "
         "one outside of it.",
     ],

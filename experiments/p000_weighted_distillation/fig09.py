@@ -25,7 +25,7 @@ EXPERIMENT = Experiment(
         Part(
             title,
             one_shot(name, labelled, 500, methods=METHODS),
-            few(name, METHODS, labelled=FEW_LABELS[name][:1], validation=500, curve_rows=0),
+            few(name, METHODS, labelled=FEW_LABELS[name][:1], validation=150, curve_rows=0),
             [CLAIM],
         )
         for title, (name, labelled) in SETS.items()

@@ -42,7 +42,7 @@ def one_shot(data: str, labelled: tuple[int, ...], validation: int = 2_000, **mo
 
 
 def few(data: str, methods: tuple[Method, ...] = ONE_SHOT, **more: Any) -> Distillation:
-    """The same on the stand-in, with as many validation rows as the paper has."""
+    """The same on the stand-in, with as many validation rows as the paper has in its tables."""
     labelled = more.pop("labelled", FEW_LABELS[data])
     return reduced(data, labelled, methods, estimate_only=True, **{"validation": 2_000, "curve_rows": FOLLOWED} | more)
 
