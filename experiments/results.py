@@ -118,7 +118,8 @@ def paper_page(paper: str, records: Records) -> str:
     text = [
         f"# {PAPERS[paper]}",
         "Every table and figure at a reduced scale. Claims: differences in points, 99% interval ([the "
-        "rule](../claims.md)). Cells: %, mean ± half of the 95% interval, last epoch; † below gold alone.",
+        "rule](../claims.md)). Cells: %, mean ± half of the 95% interval, last epoch; † below gold alone. Beside "
+        "what the library recommends the methods stand in [ten settings](../auto.md).",
     ]
     homes = _homes(mine)
     remarks: list[str] = []
