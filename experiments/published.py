@@ -57,5 +57,36 @@ def _put_back(setting: Setting, part: dict[str, Any]) -> None:
             write_json(job.path if missing <= job.without else beside(job), {"setting": mine, "cells": found, **made})
 
 
+def outdated(sweep: Any, kept: dict[str, Any]) -> list[str]:
+    """What a record was measured with, where the sweep now has something else: "SLaM: tail keep"."""
+    return _differing(setting_of(sweep), kept)
+
+
+def _differing(now: dict[str, Any], then: dict[str, Any]) -> list[str]:
+    found = []
+    for name, value in now.items():
+        before = then.get(name)
+        if name in ADDED:
+            found += [_told(entry) for entry in before or () if entry not in value]
+        elif isinstance(value, dict) and isinstance(before, dict):
+            found += _differing(value, before)
+        elif before != value and name != "seeds":
+            found.append(f"{name.replace('_', ' ')} {_plain(before)}")
+    return found
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _told(entry: Any) -> str:
+    """A method as it was: its label, its grid and what it was given."""
+    if not isinstance(entry, dict):
+        return str(entry)
+    grid = [str(option) for option in entry["options"] if option is not None]
+    rest = [*([", ".join(grid)] if grid else []), *(f"{name} {value}" for name, value in entry.get("fixed", ()))]
+    return ": ".join([entry["label"], *rest])
+
+
 def _label(entry: Any) -> str:
     return str(entry["label"] if isinstance(entry, dict) else entry)

@@ -14,7 +14,7 @@ from experiments.engines.kernel import NOT_CENTRED
 from experiments.experiment import PAPERS, Experiment, Part, stand_in
 from experiments.needs import REPEATED
 from experiments.page import gold_alone, ours, verdict_rows
-from experiments.published import setting_of
+from experiments.published import outdated, setting_of
 from experiments.registry import all_experiments
 from experiments.sweep import Cell, key
 from experiments.table import markdown
@@ -155,6 +155,8 @@ def _section(experiment: Experiment, record: dict[str, Any], homes: dict[str, st
     for declared, part in zip(experiment.parts, record["parts"], strict=False):
         if len(experiment.parts) > 1:
             text.append(f"**{part['title']}**")
+        if before := outdated(declared.reduced, part["setting"]):
+            text.append(f"Measured before the setting changed, with {'; '.join(before)}.")
         rows = [
             [claim, paper, f"{gap} ({span.replace(' to ', '…')})", shown]
             for claim, paper, gap, span, _, shown in part["claims"]

@@ -10,6 +10,7 @@ import pytest
 from experiments.claims import Claim, Needs, needing
 from experiments.experiment import Experiment, Part, Published, stand_in
 from experiments.page import ours, page, record
+from experiments.published import outdated, setting_of
 from experiments.reproduce import write
 from experiments.sweep import Cell
 from matplotlib.figure import Figure
@@ -376,3 +377,13 @@ MADE = {"seconds": 1.0, "dates": ["today"], "commits": ["c"]}
 
 def cells_with_curves(cells: list[Cell]) -> list[Cell]:
     return [replace(cell, curve=(cell.value, cell.value)) for cell in cells]
+
+
+def test_a_page_says_what_its_cells_were_measured_with_before_the_setting_changed() -> None:
+    part = registry.find("slam_table1").parts[0]
+    kept = setting_of(part.reduced)
+    assert outdated(part.reduced, kept) == []
+    kept = json.loads(json.dumps(kept | {"validation": 20}))
+    kept["training"]["epochs"] = 3
+    kept["methods"][-1] = {"label": "SLaM", "kind": "slam", "options": [0.5, 0.7], "fixed": [["tail", "keep"]]}
+    assert outdated(part.reduced, kept) == ["validation 20", "SLaM: 0.5, 0.7: tail keep", "epochs 3"]
