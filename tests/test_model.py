@@ -1,6 +1,8 @@
 """``us.fit``: the training of ``understudy train`` from whatever holds the rows, and predictions by name."""
 
 import csv
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -151,6 +153,40 @@ def test_rows_that_cannot_be_read_are_one_line(model: us.Model, rows: Any, messa
     with pytest.raises(us.UnderstudyError, match=message) as caught:
         model.predict(rows)
     assert "\n" not in str(caught.value)
+
+
+def test_the_teachers_column_is_named_again_to_predict(command_run: us.Run, tickets: Path, tmp_path: Path) -> None:
+    words = ["predict", f"{tickets}/run", f"{tickets}/mine.csv", "--column", "teacher_label=llm", "--out"]
+    done = CliRunner().invoke(cli.app, [*words, f"{tmp_path}/predictions.csv"])
+    assert done.exit_code == 0 and "76 predictions" in done.output, done.output
+
+
+@pytest.mark.filterwarnings("ignore::understudy.UnderstudyWarning")
+def test_numbers_that_a_frame_holds_as_texts_are_named() -> None:
+    cells = [f"{row},5" for row in range(200)]
+    table = pandas.DataFrame(
+        {"rent": cells, "age": range(200), "llm": ["a", "b"] * 100, "label": ["a", "b", *[None] * 198]}
+    )
+    with pytest.warns(us.UnderstudyWarning, match=r"'rent' holds texts like '0,5', so it is left out; if .* numbers"):
+        us.fit(table, teacher="llm", student="linear", **QUICK)
+
+
+def test_numbers_as_texts_are_numbers_for_a_model_of_numbers() -> None:
+    gold, pool = {"x1": [1.0, 2.0, 3.0, 4.0] * 5, "label": [0, 1] * 10}, {"x1": [1.5] * 8, "llm": [0, 1] * 4}
+    fitted = us.fit(gold, pool, teacher="llm", student="linear", **QUICK)
+    expected = fitted.predict_proba([{"x1": 3.5}, {"x1": 3.5}])
+    assert np.array_equal(fitted.predict_proba([{"x1": "3.5"}, {"x1": " 3.50 "}]), expected)
+    with pytest.raises(us.UnderstudyError, match=r"column 'x1' row 1 is '3,5', where training .* numbers"):
+        fitted.predict([{"x1": "3.5"}, {"x1": "3,5"}])
+
+
+def test_it_exports_itself(model: us.Model, tmp_path: Path) -> None:
+    model.export(tmp_path / "exported")
+    done = subprocess.run(
+        [sys.executable, tmp_path / "exported" / "predict.py", "/dev/stdin"], input="message\nIt crashed\n",
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[1].split(",")[0] == model.predict(["It crashed"])[0]
 
 
 def test_saved_and_loaded_it_predicts_the_same_bits(model: us.Model, tickets: Path, tmp_path: Path) -> None:

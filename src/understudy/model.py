@@ -161,6 +161,12 @@ class Model(Shown):
         """Choose which rows it leaves to the teacher: ``us.defer`` of its run, with the same options."""
         return defer(self.run, **options)
 
+    def export(self, out: str | Path) -> None:
+        """Write a folder that predicts without this package, or the student as a file: ``us.export`` of its run."""
+        from understudy.inference.export import export  # loads onnxruntime
+
+        export(self.run, out)
+
     def report(self, path: str | Path | None = None) -> Path:
         """Write the page of the training, and return where: ``report.html`` in the run's folder, or ``path``."""
         target = self._path / "report.html" if path is None else Path(path)

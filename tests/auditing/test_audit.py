@@ -15,6 +15,7 @@ from understudy.auditing.measures import FEWEST, audit_data, calibration_of, str
 from understudy.inference.passes import metrics
 from understudy.maths.proportions import exact
 from understudy.report.audit_text import print_audit
+from understudy.report.templates import two_digits
 
 
 def rows(*parts: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
@@ -213,7 +214,7 @@ def test_how_much_more_gold() -> None:
     width = found.noise.pool.width / 2
     assert found.size.more == int(np.ceil(40 * (width / 0.05) ** 2)) - 40
     assert found.size.wanted == 20 and found.size.enough
-    assert found.verdict[-1].endswith(f"about {found.size.more:,} more gold rows would narrow it to ±5.")
+    assert found.verdict[-1].endswith(f"about {two_digits(found.size.more)} more gold rows would narrow it to ±5.")
 
 
 def expected(noise: float, count: int = 2000, **options: Any) -> dict[str, str]:

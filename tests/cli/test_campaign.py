@@ -35,7 +35,7 @@ def test_rounds_from_a_file_of_answers(files: Path) -> None:
     assert found.exit_code == 0, found.output
     lines = [line for line in found.output.splitlines() if line.startswith("round ")]
     assert len(lines) == 3 and re.match(r"round 0: 20 labels, accuracy [\d.]+% \(95% CI [\d.]+–[\d.]+\)$", lines[0])
-    assert re.search(r"[+−]?[\d.]+ points \(.* to .*\) for 5, ", lines[1])
+    assert re.search(r"[+−]?[\d.]+ points \(.* to .*\) at a cost of 5, ", lines[1])
     page = (files / "camp" / "report.html").read_text()
     assert "Accuracy gained per label" in page and "The budget is spent after 40 labels" in page and "<svg" in page
     # Finished: nothing is done again; a larger budget goes on.

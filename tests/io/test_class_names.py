@@ -316,3 +316,26 @@ def test_numbers_are_no_positions_among_classes_that_are_negative_numbers(save: 
 def test_labels_of_one_class_are_refused_as_such() -> None:
     with pytest.raises(UnderstudyError, match=r"all labels are of one class \(neg\); two or more are needed"):
         read_examples(gold={"f": [1.0, 2.0], "label": ["neg", "neg"]})
+
+
+ANSWERS = ["It is a pos.", "neg!", "The answer is: neg.", "Pos", "no idea", "neg"] * 2
+
+
+def test_answers_in_words_are_read_where_the_classes_are_listed(save: Any, gold: Path) -> None:
+    pool = save("pool.jsonl", teacher_label=ANSWERS)
+    with pytest.warns(UnderstudyWarning, match=r"'teacher_label': answers in words are read \(.*\); 2 of 12 name none"):
+        labels = pool_of(read_examples(pool=pool, classes=["pos", "neg"])).teacher
+    assert isinstance(labels, Hard) and labels.top1().tolist() == [0, 1, 1, 0, -1, 1] * 2
+
+
+def test_answers_in_words_ask_for_the_classes(save: Any, tmp_path: Path) -> None:
+    """Every answer would be a class of its own."""
+    (tmp_path / "g.csv").write_text("f,label\n1,pos\n2,neg\n")
+    with pytest.raises(UnderstudyError, match=r"are answers in words, like .It is a pos\..; .*: --classes .neg,pos."):
+        read_examples(gold=tmp_path / "g.csv", pool=save("pool.jsonl", teacher_label=ANSWERS))
+
+
+def test_classes_that_gold_lacks_are_no_answers_in_words(save: Any, tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_text("f,label\n1,pos\n2,neg\n")
+    pool = save("pool.jsonl", teacher_label=["pos", "neg", "pos post", "mixed", "other", "negation"] * 2)
+    assert len(read_examples(gold=tmp_path / "g.csv", pool=pool).class_names or ()) == 6

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ pytestmark = [
 
 NAMES = [f"{what} of a {kind} payment" for what in ("Cancellation", "Beneficiary", "Exchange rate", "Refund")
          for kind in ("declined", "pending", "contactless")]  # fmt: skip
+NAMES[:2] = "Zahlungsverkehrsabwicklungsgebühren", "Rückerstattung_nicht_angekommen"
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     x = (np.eye(10)[y] + 0.3 * rng.normal(size=(500, 10))).astype(np.float32)
     said = np.where(rng.random(500) < 0.2, rng.integers(0, 12, 500), y)
     gold = us.Gold(x[:150], y[:150], teacher=said[:150])
-    pool = us.Pool(x[150:400], said[150:400])
+    pool = us.Pool(x[150:400], said[150:400], ids=[f"row-{row:05d}" for row in range(250)])
     test = us.Gold(x[400:], y[400:], teacher=said[400:])
     run = us.train(
         us.models.linear(10, 12), gold, pool, us.vanilla(), epochs=3, test=test, out=folder / "run",
@@ -47,7 +49,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     )  # fmt: skip
     found = {name: folder / f"{name}.html" for name in ("run", "audit", "estimates", "deferral", "comparison", "camp")}
     write_run_report(found["run"], run, gold=gold, pool=pool, warnings=["a/folder/" + "of_a_long_name" * 6])
-    write_audit_report(found["audit"], us.audit(gold, pool, class_names=NAMES))
+    audit = us.audit(gold, pool, class_names=NAMES)
+    assert audit.suspects is not None
+    audit.suspects.top[:] = [replace(one, text="some words " * 20, line=one.row) for one in audit.suspects.top]
+    write_audit_report(found["audit"], audit)
     estimates = us.estimate(gold, pool, what=["share", "precision"], class_names=NAMES)
     write_estimates_report(found["estimates"], estimates, (150, 250))
     write_deferral_page(found["deferral"], us.defer(run, target_accuracy=0.9, price=0.01))

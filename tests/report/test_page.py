@@ -312,11 +312,11 @@ def test_names_that_lean_on_a_page_stand_on_a_phone() -> None:
 
 
 def test_long_names_of_classes_may_break_and_nothing_else() -> None:
-    table = [["card_not_working", "1_2"]]
+    table = [["card_not_working→pin", "1_2"]]
     made = page_of(
         "page.html.jinja", template="deferral.html.jinja", title="a_b", tables=[("t", ["", "n"], table)], figure=""
     )
-    assert "card_<wbr>not_<wbr>working" in made and "a_b" in made and "1_2" in made
+    assert "card_<wbr>not_<wbr>working→<wbr>pin" in made and "a_b" in made and "1_2" in made
 
 
 def test_seeds_of_a_difference_are_measured_on_the_rows_that_both_have() -> None:

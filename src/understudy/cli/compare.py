@@ -94,7 +94,7 @@ def compare_command(
         ("Gold, pool, test", f"{' '.join(gold)}, {as_given(pool_file(gold, pool))}, {test or 'folds of gold'}"),
         ("Optimizer", optimizer_text(recipe)),
         *epochs_fact(length).items(),
-        ("Epochs on gold only, first", str(recipe["pretrain_epochs"])),
+        *([("Epochs on gold only, first", str(first))] if (first := recipe["pretrain_epochs"]) else []),
     ]
     _publish(out, comparison, examples, f"{how}, student {student}", facts, warnings, classes)
 

@@ -74,4 +74,4 @@ def predict_command(
         typer.echo(f"accuracy {percent(right / known)}% against the file's label column ({known} rows{seen})")
     elif trained:
         complain(f"warning: no accuracy: all {trained} rows with a label trained the student; name a file of others")
-    typer.echo(shown(f"{sum(each['rows'] for each in summaries)} predictions: {out}"))
+    typer.echo(shown(f"{sum(each['rows'] for each in summaries):,} predictions: {out}"))

@@ -205,6 +205,8 @@ def _warn_of_mixture(raw: RawColumns, name: str, becomes: str, options: FeatureO
     elif all(re.fullmatch(r"\s*\d{1,2}/\d{1,2}/\d{4}.*", cell) for cell in cells):
         held = f"{cells[0]!r} may be a day or a month first, so it is {becomes}"
         warn(f"{raw.at(name)}: {held}; say --types {name}=date:%d/%m/%Y")
+    elif becomes == "left out" and all(re.fullmatch(r"\s*[+-]?\d+[.,][\d.,]*\s*", cell) for cell in cells):
+        warn(f"{raw.at(name)} holds texts like {cells[0]!r}, so it is left out; if they are numbers, pass numbers")
     elif words and all(re.fullmatch(NUMBER, cell.strip(" %€$£")) for cell in cells):
         warn(f"{raw.at(name)}: {words[0]!r} is a number and a sign, so it is {becomes}; write numbers without it")
 

@@ -8,13 +8,12 @@ TF-IDF of texts is scikit-learn's, of single words and runs of neighbouring word
 
     value of a term in a text = (1 + ln count) · (ln((1 + texts) / (1 + texts with the term)) + 1), rows of length 1
 
-A run stores the terms and their second factor, not the texts. Terms are chosen here and not by the vectoriser's
-``max_features``: of equally frequent terms it keeps whichever its sorting puts first, here the alphabet decides.
+A run stores the terms and their second factor, not the texts. Of equally frequent terms scikit-learn's ``max_features``
+keeps whichever its sorting puts first; here (``terms.py``) the alphabet decides.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -246,6 +245,8 @@ class Tfidf(Part):
 
     @classmethod
     def fit(cls, raw: RawColumns, name: str, *, max_terms: int, ngrams: int) -> Self:
+        from understudy.features.terms import count_terms
+
         texts = raw.texts(name)
         min_texts = 2 if len(texts) >= ROWS_FOR_PRUNING else 1
         terms, counts = count_terms(texts, ngrams=ngrams, most=max_terms, min_texts=min_texts)
@@ -259,38 +260,10 @@ class Tfidf(Part):
         return part
 
     def __call__(self, raw: RawColumns) -> "sparse.csr_matrix[Any]":
-        from scipy import sparse
-        from sklearn.feature_extraction.text import TfidfTransformer
+        from understudy.features.terms import count_known, weigh_terms
 
         texts, (row_of, counts) = raw.texts(self.name), self._counted
         self._counted = {}, None  # what was counted to be fitted serves once: it is large
-        if counts is None or not all(text in row_of for text in texts):
-            return sparse.csr_matrix(self._vectorizer.transform(texts))
-        weigh = TfidfTransformer(sublinear_tf=True)
-        weigh.idf_ = self.idf
-        rows = counts[[row_of[text] for text in texts]].astype(self.idf.dtype)
-        return sparse.csr_matrix(weigh.transform(rows, copy=False))
-
-    @cached_property
-    def _vectorizer(self) -> Any:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        ngrams, kind = 1 + max(term.count(" ") for term in self.terms), self.idf.dtype
-        vectorizer = TfidfVectorizer(vocabulary=self.terms, ngram_range=(1, ngrams), sublinear_tf=True, dtype=kind)
-        vectorizer.idf_ = self.idf
-        return vectorizer
-
-
-def count_terms(texts: list[str], *, ngrams: int, most: int, min_texts: int) -> tuple[list[str], Any]:
-    """The ``most`` frequent of the terms that ``min_texts`` texts or more contain, in alphabetical order, and their
-    counts in every text, ``(texts, terms)``."""
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    vectorizer = CountVectorizer(ngram_range=(1, ngrams), min_df=min_texts)
-    try:
-        counts = vectorizer.fit_transform(texts)
-    except ValueError:  # no word is in enough of the texts
-        return [], None
-    terms, often = vectorizer.get_feature_names_out(), np.asarray(counts.sum(0)).ravel()
-    chosen = np.sort((-often).argsort(kind="stable")[:most])
-    return terms[chosen].tolist(), counts[:, chosen]
+        known = counts is not None and all(text in row_of for text in texts)
+        found = counts[[row_of[text] for text in texts]] if known else count_known(texts, self.terms)
+        return weigh_terms(found, self.idf)  # type: ignore[no-any-return]

@@ -116,7 +116,7 @@ def as_kind(column: Array, kind: str, letters: Callable[[], Array] | None, where
             return object_column([str(value) for value in column.tolist()])
         raise UnderstudyError(f"{where} holds {describe(column)}, whose spelling the file does not keep; store text")
     if kind in ("numbers", DECLARED["number"]):
-        if found == "texts" and (letters is not None or kind != "numbers"):
+        if found == "texts":
             return _numbers(column, where)
         empty = found == "other" and column.dtype == object and all(cell is None for cell in column)
         return np.full(len(column), np.nan) if empty else column
@@ -124,7 +124,7 @@ def as_kind(column: Array, kind: str, letters: Callable[[], Array] | None, where
 
 
 def _numbers(column: Array, where: str) -> Array:
-    values = pa.array(np.where(column == None, "", column), pa.large_string())  # noqa: E711
+    values = pc.utf8_trim_whitespace(pa.array(np.where(column == None, "", column), pa.large_string()))  # noqa: E711
     given = pc.not_equal(values, "")
     right = pc.or_(pc.match_substring_regex(values, NUMBER), pc.invert(given))
     if not pc.all(right).as_py():

@@ -35,6 +35,7 @@ from understudy.errors import UnderstudyError, warn
 from understudy.features.raw_columns import FALSE, TRUE
 from understudy.io.table import Table
 from understudy.labels import class_names
+from understudy.labels.answer_matching import AnswerMatcher
 from understudy.labels.base import Column, VoteModel
 from understudy.labels.class_names import EMPTY, ClassNames, is_number, spelled_number
 from understudy.labels.forms import COLUMNS, FORMS, Labels, ReadOptions
@@ -81,6 +82,8 @@ class Labelling:
         """A column of labels as class numbers."""
         values, where = table.columns[column], table.where(column)
         if self.names is not None:
+            if missing and column != "label" and values.dtype.kind in "OU":
+                values = _answers_read(values, self.names.names, where)
             return self.names.numbers(values, where, missing=missing)
         if values.dtype.kind not in "OU":
             values = table.numbers(column)
@@ -97,6 +100,29 @@ class Labelling:
             held = f"{cell!r}, which is no class number; correct it" if cell.strip() else "empty; write its class"
             raise UnderstudyError(f"{where} row {row} is {held}")
         return numbers
+
+
+def _answers_read(values: Array, names: Sequence[str], where: str) -> Array:
+    """A teacher's labels, with answers in words ("It is a Bug.") as the class that each names, empty where none is.
+
+    Where they name no class as a rule, they are labels of another kind, and stay for the message that refuses them."""
+    cells = values.reshape(-1).tolist()
+    found = _meant({*filter(None, cells)} - {"-1", *names}, names)
+    if 2 * sum(map(bool, found.values())) <= len(found):
+        return values
+    some, label = next((text, label) for text, label in found.items() if label)
+    odd = sum(not found.get(cell, "read") for cell in cells)
+    warn(f"{where}: answers in words are read ({some!r} is {label}); {odd:,} of {len(cells):,} name none, or several")
+    read = np.array([found.get(cell, cell) for cell in cells], dtype=object)
+    return read.reshape(values.shape)
+
+
+def _meant(texts: Collection[str], names: Sequence[str]) -> dict[str, str]:
+    """The class that each of these answers in words names; "" where it names none, or several."""
+    if not texts or len(names) < 2 or not all(name.strip() and name.isprintable() for name in names):
+        return {}
+    match = AnswerMatcher(names)
+    return {text: names[label] if (label := match(text).label) >= 0 else "" for text in sorted(texts)}
 
 
 def label_column(table: Table, names: ClassNames) -> Array | None:
@@ -161,12 +187,14 @@ def find_names(
     any_text = False
     tables = [*golds, *([] if pool is None else [pool])]
     by_file: list[set[str]] = []
+    true: set[str] = set()
     for table in tables:
         by_file.append(set(_field_names(table)))
         texts |= by_file[-1]
         for column in _label_columns(table, with_truth=table is not pool):
             (letters, are_names), kind = _spellings(table, column), table.columns[column].dtype.kind
             by_file[-1] |= letters
+            true |= letters if column == "label" else set()
             any_text = any_text or are_names
             if are_names:
                 texts |= letters
@@ -183,6 +211,10 @@ def find_names(
             cure = "use names everywhere, or say what the numbers mean: --classes NAME,NAME in the order 0, 1, …"
             raise UnderstudyError(f"{where} holds {held}, other labels are names ({others}); {cure}")
         texts |= labels
+    in_words = [text for text, label in _meant(sorted(texts - true)[:200], sorted(true)).items() if label]
+    if len(in_words) > max(2, len(texts - true) // 2):
+        answers = f"answers in words, like {in_words[0]!r}; list the classes, and they are read"
+        raise UnderstudyError(f"the teacher's labels are {answers}: --classes {','.join(sorted(true))!r}")
     _look_for_near_names(texts, by_file)
     if len(by_file) > 1 and all(by_file) and not set.intersection(*by_file):
         gold_names, pool_names = (", ".join(sorted(letters)[:4]) for letters in by_file)

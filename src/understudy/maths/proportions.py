@@ -120,8 +120,7 @@ def disagreement(classes: Sequence[ArrayLike]) -> float:
 @lru_cache(maxsize=4096)
 def _lowest(hits: float, misses: float, outside: float) -> float:
     """The share p at which P(more hits) + P(as many) / 2 is ``outside``."""
-    from scipy.optimize import brentq  # in functions: a stored run with such a share loads without SciPy
-    from scipy.special import betainc
+    from scipy.special import betainc  # in functions: a stored run with such a share loads without SciPy
 
     if hits <= 0:
         return 0.0
@@ -130,7 +129,11 @@ def _lowest(hits: float, misses: float, outside: float) -> float:
         more = float(betainc(hits + 1, misses, p)) if misses > 0 else 0.0
         return (float(betainc(hits, misses + 1, p)) + more) / 2 - outside
 
-    return float(brentq(tail, 0.0, 1.0, xtol=1e-12))
+    low, high = 0.0, 1.0
+    for _ in range(42):  # to 1e-13
+        middle = (low + high) / 2
+        low, high = (middle, high) if tail(middle) < 0 else (low, middle)
+    return (low + high) / 2
 
 
 def wilson(hits: float, rows: float, *, level: float = LEVEL) -> Share:

@@ -67,7 +67,8 @@ class RunOnFile:
         file = file if shards is None else Path(str(shards[0].path))
         assert self.run.path is not None
         self.folder = folder = self.run.path
-        self.columns = {**(self.run.config.get("columns") or {}), **typed}
+        known = (self.run.config.get("columns") or {}).items()
+        self.columns = {**{ours: theirs for ours, theirs in known if theirs not in typed.values()}, **typed}
         first = next(iter(self.run.featuriser.names), "text") if self.run.featuriser is not None else "text"
         self.table = read_table(file, columns=self.columns, name="the pool", single=first)
         if self.table.notes:

@@ -49,7 +49,8 @@ def estimates_figure(what: str, found: Sequence[Estimate]) -> Markup:
             ax.scatter([100 * one.value.estimate], [line + 0.1], s=26, color=RIGHT, zorder=3)
         ax.plot([], [], color=RIGHT, lw=3, alpha=0.5, marker="o", label="gold and pool, 95% CI")
         ax.plot([], [], color=GREY, lw=1.5, label="gold alone")
-        named = [shorten(", ".join(part for part in (one.name, one.group) if part) or "all") for one in found]
+        full = [", ".join(part for part in (one.name, one.group) if part) or "all" for one in found]
+        named = ["→".join(map(shorten, name.split("→"))) for name in full]
         name_lines(ax, named, f"{what}, %")
         figure.legend(loc="outside upper left", ncols=2)
     return result[0]

@@ -134,8 +134,8 @@ def _narrow(figure: Figure) -> None:
     for ax in figure.axes:
         ax.set_xlabel(textwrap.fill(ax.get_xlabel(), 36))
         if not ax.images and isinstance(ax.yaxis.get_major_locator(), FixedLocator):
-            names = [text.get_text().replace("→", "→ ") for text in ax.get_yticklabels()]
-            ax.set_yticks(ax.get_yticks(), [textwrap.fill(name, 24) for name in names])
+            names = [text.get_text().replace("→", "→\n") for text in ax.get_yticklabels()]
+            ax.set_yticks(ax.get_yticks(), [name if "\n" in name else textwrap.fill(name, 24) for name in names])
         labels = ax.get_xticklabels()
         if isinstance(ax.xaxis.get_major_locator(), FixedLocator) and sum(len(x.get_text()) for x in labels) > 45:
             for label in labels:

@@ -62,6 +62,8 @@ def write_run_report(
         classes=config.get("classes"), class_names=config.get("class_names"),
     )  # fmt: skip
     parts = run_parts(run) | {"summary": (lines := summary(run, warnings))}
+    if settings is not None:  # which have the seconds of the whole run
+        parts["facts"] = name_facts({name: value for name, value in run.facts.items() if not name.endswith("_seconds")})
     write_page(path, warnings=warnings, settings=settings, **parts, **teacher_section(teacher))
     return lines
 
@@ -76,7 +78,9 @@ def write_job_report(path: str | Path, job: TrainedJob) -> list[tuple[str, list[
 
 def compared_accuracies(found: Evaluation) -> dict[str, tuple[float, float, float]]:
     """The student's accuracy and its baselines', each with the ends of its interval."""
-    shares = {"student": found.accuracy, "teacher": found.teacher, "gold only": found.gold_only}
+    combined = found.combined if found.held_out is not None and found.held_out.combination is not None else None
+    shares = {"student": found.accuracy, "both together": combined, "teacher": found.teacher}
+    shares |= {"gold only": found.gold_only}
     known = {name: (share.estimate, share.low, share.high) for name, share in shares.items() if share is not None}
     return known | {"majority class": (found.majority,) * 3}
 

@@ -65,7 +65,7 @@ _NAME_CELLS = re.compile('<t[hd] (?:scope="row"|data-name)[^>]*>[^<]*')
 
 
 def _with_breaks(cell: re.Match[str]) -> str:
-    return cell.group().replace("_", "_<wbr>")
+    return cell.group().replace("_", "_<wbr>").replace("→", "→<wbr>")
 
 
 def _render(template: str, **values: Any) -> Markup:

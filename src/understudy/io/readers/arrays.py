@@ -158,7 +158,7 @@ def mapping_source(columns: Mapping[Any, Any], where: str) -> TableSource:
             if isinstance(values, str) or len(values) < 0:
                 raise TypeError
         except TypeError as error:
-            cure = "pass an array, a tensor, a list or a frame's column (sparse features: us.Gold and us.Pool)"
+            cure = "pass an array, a list or a frame's column (sparse features: us.Gold and us.Pool); one row: [row]"
             raise UnderstudyError(f"{where}: column {name!r} is a {type(values).__name__}; {cure}") from error
     rows = one_length({name: (len(values),) for name, values in columns.items()}, where)
 
