@@ -94,7 +94,6 @@ reproduce: .venv/.installed
 
 # The longer experiments on the data at hand: some hours on one core.
 results: .venv/.installed
-	$(BIN)/python -m experiments.fashion_mnist --out 'docs/results/distillation.md#fashion_mnist'
 	$(BIN)/python -m experiments.distillation_methods --setting honest --out 'docs/results/distillation.md#distillation_honest'
 	$(BIN)/python -m experiments.distillation_methods --setting paper --out 'docs/results/distillation.md#distillation_paper'
 	$(BIN)/python -m experiments.air_fashion_mnist --out 'docs/results/noisy_labels.md#air_fashion_mnist'

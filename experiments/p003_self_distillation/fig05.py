@@ -44,6 +44,6 @@ EXPERIMENT = Experiment(
         "The gain is also measured along the eigenvectors of an untrained net and of raw pixels: as far as it is there "
         "too, it is the smoothness of any student's answers, not this kernel's.",
         "The paper's two classes stand against eight. There the net stays at the larger class, with 20 and 40% flipped "
-        "and of 4,000, 20,000 or 40,000 rows, and nothing can be said of its labels: five classes stand against five.",
+        "and of 4,000, 20,000 or 40,000 rows, so that its labels tell nothing: five classes stand against five.",
     ],
 )  # fmt: skip

@@ -94,8 +94,8 @@ ONE = Experiment(
         "as target can lose whole classes: `air_table1.json` has the recall of the worst one.",
         "The paper's GCE figures are those that Zhang & Sabuncu (2018) print for the truncated loss, which is what is "
         "compared; the plain one stands beside it at full scale.",
-        "The paper's Shake-Shake net, its augmentation and its 600 epochs were not run: what is said of GCE and "
-        "Co-teaching holds for MLPs that repeat nine in ten of their labels within 60 epochs.",
+        "The paper's Shake-Shake net, its augmentation and its 600 epochs were not run: the verdicts on GCE and "
+        "Co-teaching hold for MLPs that repeat nine in ten of their labels within 60 epochs.",
         "CIFAR-10 at 16 × 16, tried first, is no setting: an MLP repeats half of its labels in 40 epochs, so that "
         "there is nothing to resist; two layers of 512 repeat 92% after 80. As vectors it repeats all.",
         "ELR and SOP (Liu et al. 2020, 2022) are later than the paper: [noisy labels](../noisy_labels.md).",
