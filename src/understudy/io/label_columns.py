@@ -83,7 +83,7 @@ class Labelling:
         values, where = table.columns[column], table.where(column)
         if self.names is not None:
             if missing and column != "label" and values.dtype.kind in "OU":
-                values = _answers_read(values, self.names.names, where)
+                values = table.columns.keep(column, _answers_read(values, self.names.names, where))
             return self.names.numbers(values, where, missing=missing)
         if values.dtype.kind not in "OU":
             values = table.numbers(column)

@@ -70,6 +70,11 @@ class LazyColumns(Mapping[str, Array]):
         """A column that is not in the source."""
         self.theirs[name], self._read[name] = name, column
 
+    def keep(self, name: str, column: Array) -> Array:
+        """What a column was read as, for the next time."""
+        self._read[name] = column
+        return column
+
     def expect(self, kinds: Mapping[str, str]) -> None:
         for name, kind in kinds.items():
             if self._kinds.get(name, kind) != kind or name not in self.theirs:
