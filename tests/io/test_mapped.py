@@ -1,5 +1,6 @@
 """A Parquet column as a memory map: the same numbers, found again, whole or not there, refused where it is wrong."""
 
+import fcntl
 import os
 from collections import namedtuple
 from pathlib import Path
@@ -139,12 +140,12 @@ def test_a_killed_process_leaves_only_a_temporary_name(
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     (left,) = cache.iterdir()
     assert left.name.startswith(".column-")
-    other = cache / ".column-0123.npy.4567"
-    other.touch()
-    assert len(map_column([file], "x", cache=cache)) == 100
-    assert not left.exists()  # nobody writes to it any more
-    assert other.exists()  # perhaps of a process that is still at work
-    os.utime(other, (0, 0))
+    other = cache / ".column-0123.npy.0123456789abcdef"
+    with other.open("wb") as at_work:
+        fcntl.flock(at_work, fcntl.LOCK_EX)
+        assert len(map_column([file], "x", cache=cache)) == 100
+        assert not left.exists()  # nobody writes to it any more
+        assert other.exists()
     _write(file, np.arange(90.0))
     assert len(map_column([file], "x", cache=cache)) == 90
     assert not other.exists()

@@ -206,7 +206,7 @@ def test_a_merge_that_was_killed_before_the_old_shards_went(tmp_path: Path) -> N
         mine.compact()
     for path, content in kept.items():
         path.write_bytes(content)
-    (tmp_path / "labels" / ".00000004-00000004.x.parquet.tmp1").touch()
+    (tmp_path / "labels" / ".00000004-00000004.x.parquet.0123456789abcdef").touch()
     again = us.LabelStore(tmp_path / "labels")
     assert again.labels([0, 1, 2, 9]).top1().tolist() == [0, 1, 2, 2]
     again.append([3], [0])  # the writer clears up

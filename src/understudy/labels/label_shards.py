@@ -98,12 +98,10 @@ def write_shard(folder: Path, first: int, last: int, ids: list[Any], columns: Co
 
 
 def remove_leftovers(folder: Path, shards: list[LabelShard]) -> None:
-    """What killed writers left: temporary files, and shards that were merged into another. Only the writer may."""
+    """What killed writers left: shards that were merged into another. Only the writer may."""
     for shard in set(_all_shards(folder)) - set(shards):
         if not shard.damaged:
             shard.path.unlink(missing_ok=True)
-    for path in folder.glob(".*.parquet.*"):
-        path.unlink(missing_ok=True)
 
 
 def read_stored(folder: Path) -> Manifest:

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.io.readers import File
+from understudy.io.readers import File, file_state
 from understudy.io.readers.parquet import read_footers
 from understudy.io.table import Table, parquet_at, read_table, shards_of
 from understudy.parallel.executors import Executor
 from understudy.store.files import is_remote
 from understudy.store.fingerprints import fingerprint
-from understudy.store.remote import RemoteFile, address_of
+from understudy.store.remote import address_of
 
 Result = TypeVar("Result")
 
@@ -68,27 +68,19 @@ class PoolShards(Sequence[PoolShard]):
     def rows(self) -> int:
         return self.shards[-1].first + self.shards[-1].rows
 
-    def fingerprint(self) -> str:
-        """Changes where a file does: by name, size and time of change, not by a look into it."""
-        return fingerprint([_seen(shard.path) for shard in self])
+    def fingerprint(self, *, again: bool = False) -> str:
+        """Changes where a file does (``io.readers.file_state``)."""
+        return fingerprint([file_state(shard.path, again=again) for shard in self])
 
     def check_unchanged(self, before: str) -> None:
         """Whether the files still are what this fingerprint was taken of."""
         try:
-            now = [shard.path.again() if isinstance(shard.path, RemoteFile) else shard.path for shard in self]
-            same = fingerprint([_seen(file) for file in now]) == before
+            same = self.fingerprint(again=True) == before
         except FileNotFoundError:
             same = False
         if not same:
             mixed = "was changed while it was passed over, so that shards of two states are mixed"
             raise UnderstudyError(f"{self.path} {mixed}; pass over it again into a new folder")
-
-
-def _seen(file: File) -> tuple[str, int, int | str]:
-    if isinstance(file, RemoteFile):
-        return file.name, file.size, file.tag
-    stat = file.stat()
-    return file.name, stat.st_size, stat.st_mtime_ns
 
 
 def is_sharded(path: Path) -> bool:

@@ -136,7 +136,7 @@ def locked(folder: Path, *, lend: bool = False) -> Iterator[None]:
         raise UnderstudyError(f"cannot lock {folder}: {error.strerror}; {cure}") from error
     with suppress(OSError):  # on Windows what is locked may not be written
         path.write_text(f"{os.getpid()}\n")
-    _remove_unfinished(folder.rglob(".*"))
+    remove_unfinished(folder.rglob(".*"))
     before = _LENT.get()
     try:
         copy = copy_of(folder)
@@ -218,7 +218,7 @@ def appearing_whole(
     path = local_path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_unfinished(path.parent.glob(f".{escape(path.name)}.*"))
+        remove_unfinished(path.parent.glob(f".{escape(path.name)}.*"))
         with _temporary(path, path.suffix if keep_suffix else "") as temporary:
             yield temporary
             _sync(temporary)
@@ -294,7 +294,7 @@ def _marks(handle: int, *, unknown: bool = True) -> bool:
     return True
 
 
-def _remove_unfinished(paths: Iterable[Path]) -> None:
+def remove_unfinished(paths: Iterable[Path]) -> None:
     """Temporary files among these that no living process writes to."""
     for path in paths:
         if not _UNFINISHED.fullmatch(path.name):

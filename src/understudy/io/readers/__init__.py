@@ -97,6 +97,16 @@ def reading(path: File) -> Iterator[None]:
         raise damaged(path, error) from error
 
 
+def file_state(file: File, *, again: bool = False) -> tuple[str, int, int | str]:
+    """What changes where a file does: name, size, time of change; nothing is read. ``again``: as it is now, also where
+    that takes a request."""
+    if isinstance(file, RemoteFile):
+        seen = file.again() if again else file
+        return seen.name, seen.size, seen.tag
+    stat = file.stat()
+    return file.name, stat.st_size, stat.st_mtime_ns
+
+
 # What an empty cell means in these columns: as a number, and as text.
 NO_NUMBER = {column.name: EMPTY if column.holds == "class" else column.missing for column in COLUMNS.values()}
 EMPTY_NUMBER = {column.name: NO_NUMBER[column.name] for column in COLUMNS.values() if column.may_be_empty}

@@ -13,9 +13,7 @@ the way, with their row. The folder's ``.npy`` files may be deleted at any time.
 """
 
 import json
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,9 +24,9 @@ import pyarrow as pa
 from understudy.data.checks import SMALL, available_memory, check_memory, check_space, describe
 from understudy.errors import UnderstudyError
 from understudy.io import readers
-from understudy.io.readers import File, TableSource, join_batches, opened_parquet, reading
+from understudy.io.readers import File, TableSource, file_state, join_batches, opened_parquet, reading
 from understudy.store.arrow import Array
-from understudy.store.files import appearing_whole, cache_folder, digest
+from understudy.store.files import appearing_whole, cache_folder, digest, remove_unfinished
 
 MAPPED_BEYOND, MAPPED_SHARE = 1 << 30, 0.25
 # One batch of a column stays near this, so that the copy under way is small beside the column.
@@ -127,8 +125,6 @@ def _mapped_beyond() -> float:
     return MAPPED_BEYOND if free is None else min(MAPPED_BEYOND, MAPPED_SHARE * free)
 
 
-# Half-written files this old belong to processes that were killed.
-_ABANDONED = 24 * 3600
 _FORMAT = 1
 
 
@@ -153,15 +149,8 @@ def _fingerprint(files: Sequence[File], column: str) -> str:
     """Names the content without reading it: paths, sizes, times of change, column."""
     facts: list[Any] = [_FORMAT, column]
     for file in files:
-        if not isinstance(file, Path):
-            again = file.again()
-            facts.append([again.address, again.size, again.tag])
-            continue
-        try:
-            stat = file.stat()
-        except OSError as error:
-            raise UnderstudyError(f"cannot read {file}: {error.strerror}; check the path") from error
-        facts.append([str(file.absolute()), stat.st_size, stat.st_mtime_ns])
+        with reading(file):
+            facts.append([str(file.absolute() if isinstance(file, Path) else file), *file_state(file, again=True)])
     return digest(json.dumps(facts).encode())[:32]
 
 
@@ -179,10 +168,7 @@ def _write(target: Path, files: Sequence[File], column: str) -> None:
     if column not in kinds or not sum(counts):
         held = "no rows" if column in kinds else f"no column {column!r}; there are {', '.join(kinds)}"
         raise UnderstudyError(f"{files[0]} holds {held}; check how it was written")
-    for left in target.parent.glob(".column-*.npy.*"):
-        with suppress(OSError):
-            if time.time() - left.stat().st_mtime > _ABANDONED:
-                left.unlink()
+    remove_unfinished(target.parent.glob(".column-*.npy.*"))
     rows = sum(counts)
     pieces = _pieces(files, column, kinds[column], rows)
     first = next(pieces)
