@@ -30,8 +30,8 @@ def test_lightning_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_asking_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(us.UnderstudyError, match=r'needs openai: pip install .*\[llm\]"'):
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    with pytest.raises(us.UnderstudyError, match=r'needs httpx2: pip install .*\[llm\]"'):
         us.ask(["a"], ["neg", "pos"], model="m", base_url="http://localhost:1/v1", out=tmp_path / "asked")
 
 
@@ -44,7 +44,7 @@ def test_front_ends_load_nothing_before_they_are_used() -> None:
         "tensorboard",
         "mlflow",
         "IPython",
-        "openai",
+        "httpx2",
         "fsspec",
         "s3fs",
     ]

@@ -5,9 +5,8 @@ where the server gives a time, all requests to it wait that long. Everything tha
 answer in the journal before it counts.
 
 An endpoint is one model at one server: it sends a request's body, and returns the response's body or raises what went
-wrong. The client is OpenAI's own, with its retries off: ours are counted, budgeted and written down. The key comes from
-the environment, is in a header and nowhere else: it is cut out of every message of a server. OpenAI's key goes to
-OpenAI alone, unless its variable is named.
+wrong. Retries are counted, budgeted and written down. The key comes from the environment, is in a header and nowhere
+else: it is cut out of every message of a server. OpenAI's key goes to OpenAI alone, unless its variable is named.
 """
 
 import asyncio
@@ -75,77 +74,62 @@ class Endpoint:
         plain = [r"(?<=\\)" if letter == "\\" else re.escape(letter) for letter in self._key]
         letters = [rf"\\*+(?:{same}|u(?i:{ord(letter):04x}))" for same, letter in zip(plain, self._key, strict=True)]
         self._secret = re.compile(r"(?<!\\)" + "".join(letters) if len(letters) >= _SECRET else "(?!)")
-        self._openai = optional("openai", "asking an LLM needs openai", "llm")
+        self._httpx = optional("httpx2", "asking an LLM needs httpx2", "llm")
 
     async def __aenter__(self) -> Self:
         # A server that is not there is found out in seconds, however long its answers may take.
-        timeout = self._openai.Timeout(self.timeout, connect=min(self.timeout, _CONNECT))
-        self._client = self._openai.AsyncOpenAI(
-            api_key=self._key or "none", base_url=self.model.base_url, max_retries=0, timeout=timeout,
-            http_client=_limited_client(self._openai.DefaultAsyncHttpxClient),
+        timeout = self._httpx.Timeout(self.timeout, connect=min(self.timeout, _CONNECT))
+        self._client = self._httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {self._key or 'none'}"}, timeout=timeout, follow_redirects=True,
+            limits=self._httpx.Limits(max_connections=None),
         )  # fmt: skip
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self._client.close()
+        await self._client.aclose()
 
     async def send(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The response's body, with at least one choice; or a RequestError."""
-        openai = self._openai
+        httpx = self._httpx
         try:
             async with asyncio.timeout(self.timeout):  # of the request, and not of each read
-                raw = await self._client.chat.completions.with_raw_response.create(**body)
-                text = raw.http_response.content.decode(errors="replace")  # half a letter loses no answer
-                answer = json.loads(self._clean(text), parse_int=_whole_number)
-        except openai.APIStatusError as error:
-            raise self._refused(error) from None
-        except (TimeoutError, openai.APIConnectionError) as error:
-            if isinstance(error.__cause__, RequestError):
-                raise error.__cause__ from None
-            message = self._clean(first_line(error.__cause__ or error))
-            if type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout"):
-                raise RequestError(NO_CONNECTION, message, paid=False) from None
-            if isinstance(error, TimeoutError | openai.APITimeoutError):
-                raise RequestError(TIME_OUT, f"no answer within {self.timeout:g} s") from None
-            raise RequestError("connection cut", message) from None
-        except (openai.OpenAIError, ValueError, RecursionError) as error:
+                response, content = await self._post(body)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise RequestError(NO_CONNECTION, self._clean(first_line(error)), paid=False) from None
+        except (TimeoutError, httpx.TimeoutException):
+            raise RequestError(TIME_OUT, f"no answer within {self.timeout:g} s") from None
+        except httpx.HTTPError as error:
+            raise RequestError("connection cut", self._clean(first_line(error))) from None
+        text = content.decode(errors="replace")  # half a letter loses no answer
+        if response.is_error:
+            raise self._refused(response, text)
+        try:
+            answer = json.loads(self._clean(text), parse_int=_whole_number)
+        except (ValueError, RecursionError) as error:
             raise RequestError("broken answer", self._clean(first_line(error))) from None
         if not isinstance(answer, dict) or not isinstance(answer.get("choices"), list) or not answer["choices"]:
             raise RequestError("broken answer", "not a chat completion")
         return answer
 
-    def _refused(self, error: Any) -> RequestError:
-        status, wait, message = (
-            error.status_code,
-            _retry_after(error.response.headers),
-            self._clean(_message(error))[:500],
-        )
+    async def _post(self, body: Mapping[str, Any]) -> tuple[Any, bytes]:
+        """The response, and its body up to ``MOST_BYTES``, unpacked."""
+        content = bytearray()
+        async with self._client.stream("POST", f"{self.model.base_url}/chat/completions", json=body) as response:
+            async for part in response.aiter_bytes():
+                content += part
+                if len(content) > MOST_BYTES:
+                    raise RequestError("broken answer", f"longer than {MOST_BYTES >> 20} MiB")
+        return response, bytes(content)
+
+    def _refused(self, response: Any, text: str) -> RequestError:
+        status, wait = response.status_code, _retry_after(response.headers)
+        message = self._clean(_message(text))[:500]
         if status < 500 or status in _FREE:
             return RequestError(f"status {status}", message, status, wait, paid=False)
         return RequestError("server error", f"status {status}: {message}", wait=wait)
 
     def _clean(self, text: str) -> str:
         return self._secret.sub("…", text)
-
-
-def _limited_client(client: Any) -> Any:
-    """OpenAI's HTTP client; a response is read up to ``MOST_BYTES``, unpacked, and refused beyond."""
-
-    class LimitedClient(client):  # type: ignore[misc]
-        async def send(self, request: Any, **options: Any) -> Any:
-            response, content = await super().send(request, **{**options, "stream": True}), bytearray()
-            try:
-                async for part in response.aiter_bytes():
-                    content += part
-                    if len(content) > MOST_BYTES:
-                        raise RequestError("broken answer", f"longer than {MOST_BYTES >> 20} MiB")
-            finally:
-                await response.aclose()
-            packed = ("content-encoding", "content-length", "transfer-encoding")
-            headers = [(name, value) for name, value in response.headers.multi_items() if name not in packed]
-            return type(response)(response.status_code, headers=headers, content=bytes(content), request=request)
-
-    return LimitedClient()
 
 
 def _whole_number(digits: str) -> int | float:
@@ -173,19 +157,17 @@ def read_key(base_url: str, key_env: str | None) -> str:
     return key
 
 
-def _message(error: Any) -> str:
+def _message(text: str) -> str:
     """The server's message, JSON or text, in one line."""
-    found = error.body
-    if isinstance(found, dict):
-        found = found.get("message") or found.get("detail") or found
-        code = error.body.get("code")
-        found = f"{found if isinstance(found, str) else json.dumps(found)}{f' ({code})' if code else ''}"
-    else:
-        try:
-            found = error.response.text or error.message
-        except Exception:  # a body that was never read
-            found = error.message
-    return " ".join(str(found).split())
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    error = found.get("error", found) if isinstance(found, dict) else None
+    if isinstance(error, dict):
+        message, code = error.get("message") or error.get("detail") or error, error.get("code")
+        text = f"{message if isinstance(message, str) else json.dumps(message)}{f' ({code})' if code else ''}"
+    return " ".join(text.split()) or "no message"
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
