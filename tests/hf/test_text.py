@@ -27,9 +27,8 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNDERSTUDY_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "tokens"
 
 
 def _sets(gold: int = 24, pool: int = 60) -> tuple[us.Gold, us.Pool]:
@@ -114,33 +113,20 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bits(bert: Path, tmp_pa
         assert value.equal(resumed.student.state_dict()[name]), name
 
 
-def test_texts_become_tokens_once(bert: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+def test_texts_become_tokens_once(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    tokens = text_reader.TextReader._read
+    tokens = text_reader.TextReader.tokens
 
     def spy(self: Any, texts: Any) -> Any:
         read.append(len(texts))
         return tokens(self, texts)
 
-    monkeypatch.setattr(text_reader.TextReader, "_read", spy)
-    monkeypatch.setattr(text_reader, "KEPT_FROM", 50)
+    monkeypatch.setattr(text_reader.TextReader, "tokens", spy)
     gold, pool = _sets()
     student = us.text(bert, classes=2)
     us.train(student, gold.take(torch.arange(12)), pool, us.weighted(), epochs=2, **FAST)
     us.train(student, gold, pool, us.vanilla(), epochs=1, **FAST)
     assert sorted(read) == [24, 60]
-    # Another process finds the sixty, not the few; a damaged file is noticed.
-    fresh = us.text(bert, classes=2)().eval()
-    read_by(fresh, as_rows(pool.rows.take(torch.arange(60)), "x")).take(torch.arange(2))
-    assert sorted(read) == [24, 60]
-    (file,) = cache.glob("*/*.safetensors")
-    file.write_bytes(file.read_bytes()[:-1] + b"\1")
-    with pytest.warns(us.UnderstudyWarning, match="damaged"):
-        rows = read_by(fresh, as_rows(pool.rows.take(torch.arange(60)), "x"))
-        assert rows.take(torch.arange(60))["input_ids"].equal(
-            read_by(fresh, pool.rows).take(torch.arange(60))["input_ids"]
-        )
-    assert sorted(read) == [24, 60, 60]
 
 
 def test_parts_and_sums_of_sets_are_read_like_the_whole(bert: Path) -> None:
@@ -247,7 +233,7 @@ def test_mistakes_are_one_line(bert: Path, make: Any, message: str) -> None:
 
 def test_a_lone_surrogate_is_named(bert: Path) -> None:
     student = us.text(bert, classes=2)()
-    with pytest.raises(UnderstudyError, match="text 1 holds half a character"):
+    with pytest.raises(UnderstudyError, match="x row 1 holds half a character"):
         read_by(student, as_rows(["good", "\ud83d"], "x")).take(torch.arange(2))
 
 

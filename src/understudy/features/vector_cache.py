@@ -9,7 +9,6 @@ thousand vectors of 384 numbers are 1.6 MB; the folder may be removed at any tim
 """
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -46,33 +45,22 @@ def fetch(folder: Path, keys: list[bytes], width: int | None) -> tuple[Array, Ar
 
 
 def keep(folder: Path, keys: list[bytes], vectors: Array) -> None:
-    """One more shard; shards are never rewritten."""
+    """One more shard; shards are never rewritten. Without space for it, a warning."""
     names = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), KEY_BYTES)
     arrays: dict[str, Array] = {"keys": names, "vectors": np.ascontiguousarray(vectors, dtype=np.float32)}
-    keep_arrays(folder / "{digest}.safetensors", arrays, "embeddings", digits=64)
+    try:
+        write_named(folder / "{digest}.safetensors", safetensors.numpy.save(arrays), digits=64)
+    except UnderstudyError as error:
+        warn(f"embeddings are not kept for next time: {error}")
 
 
 def _read_shard(path: Path) -> tuple[list[bytes], Array] | None:
-    if (found := kept_arrays(path, ("keys", "vectors"), "its rows are encoded anew")) is None:
-        return None
-    names = found[0].tobytes()
-    return [names[start : start + KEY_BYTES] for start in range(0, len(names), KEY_BYTES)], found[1]
-
-
-def kept_arrays(path: Path, names: Sequence[str], again: str) -> list[Array] | None:
-    """The arrays of a cached file; None of a damaged one, which is removed. ``again``: what that costs."""
+    """Keys and vectors; None of a damaged file, which is removed."""
     try:
         stored = safetensors.numpy.load(read_named(path))
-        return [stored[name] for name in names]
+        names, vectors = stored["keys"].tobytes(), stored["vectors"]
     except (OSError, KeyError, ValueError, SafetensorError) as error:
-        warn(f"{path} is damaged ({error}) and removed; {again}")
+        warn(f"{path} is damaged ({error}) and removed; its rows are encoded anew")
         path.unlink(missing_ok=True)
         return None
-
-
-def keep_arrays(path: Path, arrays: dict[str, Array], what: str, *, digits: int = 32) -> None:
-    """A cached file whose name has the checksum of its content; without space for it, a warning."""
-    try:
-        write_named(path, safetensors.numpy.save(arrays), digits=digits)
-    except UnderstudyError as error:
-        warn(f"{what} are not kept for next time: {error}")
+    return [names[start : start + KEY_BYTES] for start in range(0, len(names), KEY_BYTES)], vectors

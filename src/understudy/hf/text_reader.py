@@ -1,11 +1,10 @@
 """A tokenizer of transformers as a student's reader: texts in, padded batches of token numbers out.
 
     reader = TextReader.find(folder, "all-MiniLM-L6-v2", max_tokens=64, limit=512)
-    tokens = reader.tokens(["a text", "another"])               # from the cache where these texts were read before
+    tokens = reader.tokens(["a text", "another"])
     reader.pad(tokens.take(torch.tensor([0, 1])))               # {"input_ids": (2, 4), "attention_mask": (2, 4)}
 
-Tokens of many texts are kept in ``$UNDERSTUDY_CACHE`` under the fingerprint of the tokenizer and of the texts: 5,000
-reviews take a second, and every seed of a comparison asks again.
+Parts of a set, folds and epochs share the tokens (``data/inputs.py``).
 """
 
 import hashlib
@@ -19,14 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from understudy.data.checks import encoded
 from understudy.data.inputs import Tokens
 from understudy.errors import UnderstudyError, first_line
 from understudy.features.encoder import SAFE, loading_model
-from understudy.features.vector_cache import keep_arrays, kept_arrays
-from understudy.store.files import cache_path
 
-# Fewer texts are read faster than found.
-KEPT_FROM = 2_000
 AT_ONCE = 10_000
 FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "special_tokens_map.json")
 
@@ -74,24 +70,7 @@ class TextReader:
         return load_tokenizer(self.folder)
 
     def tokens(self, texts: Sequence[str]) -> Tokens:
-        # The lengths say where one ends: no text can stand for two.
-        total = hashlib.sha256(repr(list(map(len, texts))).encode())
-        try:
-            total.update("".join(texts).encode())
-        except UnicodeEncodeError as error:
-            row = next(row for row, text in enumerate(texts) if any("\ud800" <= sign <= "\udfff" for sign in text))
-            raise UnderstudyError(f"text {row} holds half a character (a lone surrogate); mend the text") from error
-        folder, named = cache_path() / "tokens" / self.key, total.hexdigest()[:32]
-        for path in folder.glob(f"{named}-*.safetensors") if len(texts) >= KEPT_FROM else ():
-            kept = kept_arrays(path, ("values", "starts"), "its texts are read anew")
-            if kept is not None and len(kept[1]) == len(texts) + 1:
-                return Tokens(*kept)
-        tokens = self._read(texts)
-        if len(texts) >= KEPT_FROM:
-            keep_arrays(folder / f"{named}-{{digest}}.safetensors", vars(tokens), "tokens")
-        return tokens
-
-    def _read(self, texts: Sequence[str]) -> Tokens:
+        encoded(texts, "x")  # of half a character the tokenizer would say something else
         found: list[list[int]] = []
         for start in range(0, len(texts), AT_ONCE):
             some = list(texts[start : start + AT_ONCE])
