@@ -126,7 +126,7 @@ def test_bad_input_is_named() -> None:
         symmetric([0, 7], 0.1, 3)
     with pytest.raises(UnderstudyError, match="background class 3"):
         background_flip([0, 1], 0.1, 3, 3)
-    with pytest.raises(UnderstudyError, match="row of integers"):
+    with pytest.raises(UnderstudyError, match="whole numbers"):
         pair_flip(np.array([0.5, 1.0]), 0.1, 3)
     with pytest.raises(UnderstudyError, match="only one"):
         uniform_flip([0, 0], 0.1, 1)

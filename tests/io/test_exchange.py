@@ -249,8 +249,10 @@ def test_label_studio_small_exports(tmp_path: Path) -> None:
     gathered = collect_annotations(found, NAMES, aliases={}, where="it")
     assert gathered.by_row == {"007": {"x@y.z": "pos"}, "8": {"x@y.z": None}}
     assert "1 more than one class" in gathered.summary()
-    with pytest.raises(UnderstudyError, match=r"field larger than field limit .*; export it as JSON"):
-        read("label-studio", tmp_path / "long.csv", f"{header}\n5,a,1,pos,{'7' * 200_000},\n")
+    (long,) = read("label-studio", tmp_path / "long.csv", f"{header}\n5,a,1,pos,{'7' * 200_000},\n")
+    assert long.row == "7" * 200_000
+    with pytest.raises(UnderstudyError, match=r"odd\.csv .*Expected 6 columns, got 5"):
+        read("label-studio", tmp_path / "odd.csv", f"{header}\n5,a,1,pos,7\n")
     with pytest.raises(UnderstudyError, match="has no entry 'mood'"):
         read("label-studio", tmp_path / "min2.json", entries, question="mood")
     with pytest.raises(UnderstudyError, match=r"entry 0 has no 'row_id'.*--id NAME"):

@@ -244,6 +244,23 @@ def check_space(folder: Path, needed: int, what: str) -> None:
         raise UnderstudyError(f"{what} needs {held}; free some space, or set UNDERSTUDY_CACHE to a larger disk")
 
 
+def check_texts(texts: Sequence[Any], where: str) -> None:
+    """Refuses a row that is no text."""
+    if not {str, np.str_}.issuperset(map(type, texts)):
+        row = next(row for row, text in enumerate(texts) if not isinstance(text, str))
+        held = "nothing" if texts[row] is None else f"a {type(texts[row]).__name__}"
+        raise UnderstudyError(f"{where} row {row} holds {held}, not a text; write '' or remove the row")
+
+
+def encoded(texts: Sequence[str], where: str) -> list[bytes]:
+    """Texts as UTF-8, which has no half characters."""
+    try:
+        return [text.encode() for text in texts]
+    except UnicodeEncodeError as error:
+        row = next(row for row, text in enumerate(texts) if any("\ud800" <= sign <= "\udfff" for sign in text))
+        raise UnderstudyError(f"{where} row {row} holds half a character (a lone surrogate); mend the text") from error
+
+
 def check_flags(given: Any, rows: int, where: str) -> Tensor:
     """``(rows,)`` bool, from one value for all rows or one for each."""
     if isinstance(given, bool):

@@ -28,7 +28,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from understudy.data.checks import check_finite, check_length, is_reserved, to_tensor
+from understudy.data.checks import check_finite, check_length, check_texts, is_reserved, to_tensor
 from understudy.data.rows import (
     Batch,
     Collate,
@@ -44,11 +44,10 @@ from understudy.data.rows import (
 )
 from understudy.errors import UnderstudyError
 from understudy.models.registry import reader_of
-from understudy.store.arrow import Array, as_column, as_frame, is_hf_dataset
+from understudy.store.arrow import LISTS, TEXTS, Array, as_column, as_frame, is_hf_dataset
 from understudy.store.fingerprints import Above, Hash, add, add_parts
 
 Values = Array | list[Any] | dict[str, Array]
-LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 # A dataset formatted as tensors or arrays is one of items.
 TABLES = (None, "arrow", "pandas", "polars")
 
@@ -110,10 +109,7 @@ def _texts(x: Any, where: str) -> list[str] | None:
         x = x.tolist()
     if not isinstance(x, list | tuple) or not x or not isinstance(x[0], str):
         return None
-    if not {str, np.str_}.issuperset(map(type, x)):
-        row = next(row for row, text in enumerate(x) if not isinstance(text, str))
-        held = "nothing" if x[row] is None else f"a {type(x[row]).__name__}"
-        raise UnderstudyError(f"{where} row {row} holds {held}, not a text; write '' or remove the row")
+    check_texts(x, where)
     return list(x)
 
 
@@ -187,7 +183,7 @@ def _array(column: Any, where: str) -> Any:
     import pyarrow.compute as pc
 
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    if kind in TEXTS:
         return column.to_pylist()
     if column.null_count:
         row = int(pc.index(pc.is_null(column), True).as_py())
@@ -220,9 +216,6 @@ class Tokens:
         np.cumsum([len(text) for text in texts], out=starts[1:])
         values = np.fromiter((token for text in texts for token in text), dtype=np.int32, count=int(starts[-1]))
         return cls(values, starts)
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
 
     @property
     def lengths(self) -> Tensor:

@@ -16,11 +16,11 @@ label noise"), see there.
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from understudy.data.checks import check_labels
 from understudy.errors import UnderstudyError
 
 Labels = Tensor | NDArray[Any] | Sequence[int]
@@ -47,7 +47,7 @@ def background_flip(
 ) -> Corrupted:
     """With probability p a label becomes `background`; rows of that class stay what they are."""
     if classes is None:
-        classes = 1 + max([background, *_as_labels(labels).tolist()])
+        classes = 1 + max([background, *check_labels(labels, "labels").cpu().tolist()])
     truth, draw = _checked(labels, p, classes), _generator(seed)
     if not 0 <= background < classes:
         raise UnderstudyError(f"background class {background} is not one of the {classes} classes 0…{classes - 1}")
@@ -101,7 +101,7 @@ def imbalance(labels: Labels, ratio: float, *, rare: Sequence[int], total: int |
     With `total` there are that many rows altogether, else as many as the labels allow. At least one row of each rare
     class stays.
     """
-    truth, draw = _as_labels(labels), _generator(seed)
+    truth, draw = check_labels(labels, "labels").cpu(), _generator(seed)
     present = truth.unique().tolist()
     common = [label for label in present if label not in set(rare)]
     if ratio < 1 or not common or not set(rare) <= set(present):
@@ -145,22 +145,13 @@ def _replace(truth: Tensor, chosen: Tensor, target: Tensor) -> Corrupted:
     return noisy, noisy != truth
 
 
-def _as_labels(labels: Labels) -> Tensor:
-    truth = torch.as_tensor(np.asarray(labels) if not isinstance(labels, Tensor) else labels).cpu()
-    if truth.dim() != 1 or truth.is_floating_point() or truth.dtype == torch.bool:
-        raise UnderstudyError(
-            f"labels must be a row of integers, not shape {tuple(truth.shape)} of {truth.dtype}; use class numbers (n,)"
-        )
-    return truth.long()
-
-
 def _checked(labels: Labels, p: float, classes: int, *, least: int = 1) -> Tensor:
-    truth = _as_labels(labels)
+    truth = check_labels(labels, "labels").cpu()
     if classes < least:
         raise UnderstudyError("a label cannot move to another class when there is only one; give classes ≥ 2")
     if not 0 <= p <= 1:
         raise UnderstudyError(f"p = {p:g} is not a probability; give a number from 0 to 1")
-    outside = (truth < 0) | (truth >= classes)
+    outside = truth >= classes
     if outside.any():
         row = int(outside.nonzero()[0])
         raise UnderstudyError(

@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from understudy.data.checks import encoded
 from understudy.errors import UnderstudyError, first_line, optional
 from understudy.features.installed_encoders import INSTALL, installed
 from understudy.features.raw_columns import RawColumns
@@ -157,14 +158,14 @@ class Encoder:
             texts = [text.lower() for text in texts]
         try:
             read = tokenizer([self.layout.prompt + text for text in texts], truncation=True, max_length=limit)
+            # By characters alone, reviews of movies take 8% padding; so, 2%.
+            order = np.argsort([-len(tokens) for tokens in read["input_ids"]], kind="stable")
+            pieces = [
+                self._embed_batch({name: [column[row] for row in rows] for name, column in read.items()})
+                for rows in np.split(order, range(BATCH, len(order), BATCH))
+            ]
         except (AttributeError, IndexError, TypeError, ValueError) as error:
             raise UnderstudyError(f"{self.name} does not encode texts: {first_line(error)}; use an encoder") from error
-        # By characters alone, reviews of movies take 8% padding; so, 2%.
-        order = np.argsort([-len(tokens) for tokens in read["input_ids"]], kind="stable")
-        pieces = [
-            self._embed_batch({name: [column[row] for row in rows] for name, column in read.items()})
-            for rows in np.split(order, range(BATCH, len(order), BATCH))
-        ]
         vectors = np.empty((len(texts), pieces[0].shape[1]), dtype=np.float32)
         vectors[order] = np.concatenate(pieces)
         return vectors
@@ -172,13 +173,9 @@ class Encoder:
     def _embed_batch(self, tokens: dict[str, list[Any]]) -> Array:
         """``tokens``: the tokenizer's columns of some texts, not padded yet."""
         tokenizer, model, _ = self.transformer
-        try:
-            batch = tokenizer.pad(tokens, return_tensors="pt")
-            with torch.inference_mode():
-                batch = batch.to(model.device)
-                vectors = self.layout.pool(model(**batch).last_hidden_state, batch["attention_mask"]).cpu()
-        except (AttributeError, IndexError, TypeError, ValueError) as error:
-            raise UnderstudyError(f"{self.name} does not encode texts: {first_line(error)}; use an encoder") from error
+        with torch.inference_mode():
+            batch = tokenizer.pad(tokens, return_tensors="pt").to(model.device)
+            vectors = self.layout.pool(model(**batch).last_hidden_state, batch["attention_mask"]).cpu()
         if not bool(vectors.isfinite().all()):
             raise UnderstudyError(f"{self.name} gives NaN or infinity for a text; use another encoder")
         return np.asarray(vectors.numpy(), dtype=np.float32)
@@ -324,11 +321,7 @@ class Encoded(Part):
 
 def encode(encoder: Encoder, texts: list[str], *, where: str, width: int | None = None) -> Array:
     """A vector per text; the encoder sees each distinct text once, and only if the cache does not know it."""
-    try:
-        keys = [hashlib.sha256(text.encode()).digest() for text in texts]
-    except UnicodeEncodeError as error:
-        row = next(row for row, text in enumerate(texts) if any("\ud800" <= sign <= "\udfff" for sign in text))
-        raise UnderstudyError(f"{where} row {row} holds half a character (a lone surrogate); mend the text") from error
+    keys = [hashlib.sha256(text).digest() for text in encoded(texts, where)]
     return encode_new(encoder, keys, texts, "texts", width=width, size=len)
 
 

@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from understudy.data.checks import describe
+from understudy.data.checks import check_texts, describe
 from understudy.errors import UnderstudyError
 from understudy.store.arrow import Array
 
@@ -98,10 +98,7 @@ class RawColumns:
         if column.ndim != 1 or column.dtype.kind not in "UTO":
             raise UnderstudyError(f"{self.at(name)} holds {describe(column)}; it must hold one text per row")
         texts: list[str] = column.tolist()
-        if column.dtype.kind == "O" and not {str, np.str_}.issuperset(map(type, texts)):
-            odd = next(row for row, text in enumerate(texts) if not isinstance(text, str))
-            held = "nothing" if texts[odd] is None else f"a {type(texts[odd]).__name__}"
-            raise UnderstudyError(f"{self.at(name, odd)} holds {held}, not a text; write '' or remove the row")
+        check_texts(texts, self.at(name))
         return texts
 
     def categories(self, name: str) -> list[str]:

@@ -100,8 +100,6 @@ class Numbers(Part):
     gaps: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not len(self.names) == len(self.mean) == len(self.deviation):
-            raise ValueError("one mean and one deviation per column")
         self.names, self.gaps = tuple(self.names), tuple(self.gaps)
         self.shape = (len(self.names) + len(self.gaps),)
 
@@ -237,8 +235,6 @@ class Tfidf(Part):
     idf: Array
 
     def __post_init__(self) -> None:
-        if not self.terms or len(self.terms) != len(self.idf) or len(set(self.terms)) != len(self.terms):
-            raise ValueError("one weight per term, every term once")
         self.names, self.shape = (self.name,), (len(self.terms),)
         #: The texts it was fitted to, by row, and their counts of the terms.
         self._counted: tuple[dict[str, int], Any] = {}, None

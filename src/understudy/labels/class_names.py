@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from understudy.errors import UnderstudyError
-from understudy.store.arrow import Array, as_column, text_array
+from understudy.store.arrow import TEXTS, Array, as_column, text_array
 
 # More distinct labels than this are more likely another kind of column.
 MOST_CLASSES = 10_000
@@ -191,7 +191,7 @@ def as_texts(values: Any) -> Array | None:
     column = as_column(values)
     if column is not None:
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+        if kind not in TEXTS:
             return None
         values = column.to_pylist()
     if isinstance(values, np.ndarray) and values.dtype.kind not in "UTO":

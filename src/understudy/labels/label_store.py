@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from understudy.data.checks import MAX_CLASSES, check_length
+from understudy.data.checks import check_class_count, check_length
 from understudy.errors import UnderstudyError, shown
 from understudy.labels import label_shards
 from understudy.labels.base import Columns
@@ -58,11 +58,10 @@ class LabelStore:
 
     @checked
     def __init__(self, folder: str | Path, classes: Sequence[str] | int | None = None, form: str | None = None) -> None:
-        if isinstance(classes, int) and not 1 <= classes <= MAX_CLASSES:
-            raise UnderstudyError(f"classes={classes} must be 1 to {MAX_CLASSES:,}, or the classes' names")
-        names = tuple(map(str, range(classes))) if isinstance(classes, int) else classes
+        if isinstance(classes, int):
+            classes = tuple(map(str, range(check_class_count(classes, "LabelStore"))))
         self.folder = work_folder(folder)
-        self.classes, self.form = label_shards.read_settings(self.folder, names, form)
+        self.classes, self.form = label_shards.read_settings(self.folder, classes, form)
         self._forget()
         #: The number of the next shard.
         self._next = 1

@@ -153,9 +153,7 @@ class Reliability(Shown):
         """Probability that the truth is among the teacher's k best classes, ``(N,)``."""
         if not 1 <= k <= self.classes:
             raise UnderstudyError(f"k={k} is not between 1 and the {self.classes} classes")
-        return self._topk_accuracy(self._checked(probs), k)
-
-    def _topk_accuracy(self, teacher: Labels, k: int) -> Tensor:
+        teacher = self._checked(probs)
         if k == 1 and self.per_class is not None:
             values = self.per_class[teacher.top1().clamp(min=0)]
         elif k == 1 and self.alpha_curve is not None:
@@ -175,9 +173,7 @@ class Reliability(Shown):
 
         −1 where a row has no label. Where labels do not rank, the truth may be any class: C.
         """
-        return self._k(self._checked(probs))
-
-    def _k(self, teacher: Labels) -> Tensor:
+        teacher = self._checked(probs)
         known = teacher.labelled()
         if not isinstance(teacher, Ranking):
             return _blank(torch.full((len(known),), self.classes), known, -1)
@@ -187,7 +183,7 @@ class Reliability(Shown):
         """Both, as ``slam`` wants them; for scores in one pass over the labels."""
         teacher, curve = self._checked(probs), self.alpha_curve
         if not isinstance(teacher, Ranking) or curve is None:
-            return self._topk_accuracy(teacher, 1), self._k(teacher)
+            return self.alpha(teacher), self.k(teacher)
         (first, k), labelled = self._first_and_k(teacher), teacher.labelled()
         return _blank(curve(first), labelled, float("nan")), _blank(k.long(), labelled, -1)
 

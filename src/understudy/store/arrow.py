@@ -27,6 +27,8 @@ import pyarrow.parquet as pq
 from understudy.errors import UnderstudyError, first_line, optional
 
 Array = np.ndarray[Any, Any]
+LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
+TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 
 
 def to_arrow(column: Array | Sequence[Any]) -> Any:

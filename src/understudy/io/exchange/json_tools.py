@@ -20,8 +20,6 @@ the binary interface (``label``, and yes or no) the label itself is a suggestion
 where there are two.
 """
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -35,10 +33,10 @@ from understudy.io.exchange.tasks import Tasks
 from understudy.io.label_columns import SHOWN
 from understudy.io.readers import reading
 from understudy.io.readers.csv_jsonl import json_batches
+from understudy.io.table import text_columns
 from understudy.store.files import read_json, write_json, write_text
 
 EMPTY = "submitted without a class"
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _REASONS = {"accept": "accepted without a class", "reject": "rejected", "ignore": "ignored"}
 
 
@@ -63,8 +61,10 @@ class LabelStudio:
         return [path, config]
 
     def read_annotations(self, path: Path, layout: ExportLayout) -> list[Annotation]:
-        if path.suffix.lower() in _DELIMITERS:
-            return list(_from_flat(_csv_lines(path), layout, path))
+        if path.suffix.lower() in (".csv", ".tsv"):
+            columns = text_columns(path)
+            lines = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+            return list(_from_flat(lines, layout, path))
         content = read_json(path)
         if not isinstance(content, list) or not all(isinstance(task, dict) for task in content):
             raise UnderstudyError(f"{path} is no list of tasks; export the project as JSON, JSON-MIN or CSV")
@@ -157,19 +157,6 @@ def _flat_labels(value: Any, where: str) -> list[Any]:
     if isinstance(value, list):
         return value
     return [] if value is None or value == "" else [value]
-
-
-def _csv_lines(path: Path) -> list[dict[str, str]]:
-    with reading(path):
-        text = io.StringIO(path.read_text(encoding="utf-8-sig"), newline="")
-    try:
-        lines = list(csv.DictReader(text, delimiter=_DELIMITERS[path.suffix.lower()]))
-    except csv.Error as error:  # a cell beyond 128 KB, say
-        raise UnderstudyError(f"cannot read {path}: {error}; export it as JSON") from error
-    for number, line in enumerate(lines):
-        if None in line or None in line.values():
-            raise UnderstudyError(f"{path}: row {number} has other cells than the header; export it again")
-    return lines
 
 
 class Prodigy:

@@ -30,7 +30,7 @@ from understudy.data.checks import SMALL, check_memory, is_reserved
 from understudy.errors import UnderstudyError, first_line
 from understudy.labels.class_names import EMPTY
 from understudy.labels.forms import COLUMNS, column_of
-from understudy.store.arrow import Array
+from understudy.store.arrow import LISTS, TEXTS, Array
 from understudy.store.remote import READ_AT_ONCE, RemoteFile, reaching
 
 #: A local file, or one that is read by ranges where it lies.
@@ -112,8 +112,6 @@ NO_NUMBER = {column.name: EMPTY if column.holds == "class" else column.missing f
 EMPTY_NUMBER = {column.name: NO_NUMBER[column.name] for column in COLUMNS.values() if column.may_be_empty}
 EMPTY_NUMBER["probability"] = float("nan")
 EMPTY_TEXT = {column.name: "" for column in COLUMNS.values() if column.holds == "class"}
-LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
-TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 # Rows may list more or fewer classes; the shorter ones are filled up with these.
 PADDING = {column.name: NO_NUMBER[column.name] for column in COLUMNS.values() if column.uneven}
 

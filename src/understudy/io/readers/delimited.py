@@ -98,12 +98,15 @@ class Delimited:
     def check_letters(self) -> None:
         """Refuses another encoding than UTF-8, and says on which line it shows."""
         content = self.path.read_bytes() if self.content is None else self.content
-        for number, line in enumerate(content.split(b"\n"), start=1):
-            if not _is_utf8(line):
-                cells = re.split(rb"[\s,;|]+", line)
-                word = next(cell for cell in cells if not _is_utf8(cell)).decode("cp1252", "replace")[:40]
-                held = f"line {number} is not UTF-8 text (as Windows-1252 it holds {word!r})"
-                raise UnderstudyError(f"{self.path}: {held}; save it as UTF-8, in Excel as 'CSV UTF-8'")
+        try:
+            content.decode()
+        except UnicodeDecodeError as error:
+            number = content.count(b"\n", 0, error.start) + 1
+            start = re.split(rb"[\s,;|]", content[max(0, error.start - 40) : error.start])[-1]
+            end = re.split(rb"[\s,;|]", content[error.start : error.start + 40])[0]
+            word = (start + end).decode("cp1252", "replace")[:40]
+            held = f"line {number} is not UTF-8 text (as Windows-1252 it holds {word!r})"
+            raise UnderstudyError(f"{self.path}: {held}; save it as UTF-8, in Excel as 'CSV UTF-8'") from error
 
     def line(self, row: int) -> int:
         return self._lines[row]
@@ -119,14 +122,6 @@ class Delimited:
                 found += [before + 1] if row else []
                 before = cells.line_num
         return found[1:]  # without the header
-
-
-def _is_utf8(letters: bytes) -> bool:
-    try:
-        letters.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _find_delimiter(text: str, whole: bool, known: Collection[str], path: Path, name: str) -> tuple[str, list[str]]:

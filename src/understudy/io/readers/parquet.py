@@ -25,7 +25,7 @@ from understudy.data.checks import SMALL, available_memory, check_memory, check_
 from understudy.errors import UnderstudyError
 from understudy.io import readers
 from understudy.io.readers import File, TableSource, file_state, join_batches, opened_parquet, reading
-from understudy.store.arrow import Array
+from understudy.store.arrow import LISTS, TEXTS, Array
 from understudy.store.files import appearing_whole, cache_folder, digest, remove_unfinished
 
 MAPPED_BEYOND, MAPPED_SHARE = 1 << 30, 0.25
@@ -73,7 +73,7 @@ def read_footers(files: Sequence[File]) -> tuple[list[int], dict[str, Any]]:
 def _read(files: list[File], name: str, kind: Any, rows: int, *, role: str, where: str) -> Array:
     size = _declared_size(files, name, kind, rows)
     as_stored = role not in {*readers.PADDING, *readers.EMPTY_NUMBER}
-    if as_stored and isinstance(kind, readers.LISTS) and size > _mapped_beyond():
+    if as_stored and isinstance(kind, LISTS) and size > _mapped_beyond():
         return map_column(files, name)
     if size > SMALL:
         check_memory(size, where)
@@ -89,7 +89,7 @@ def _read(files: list[File], name: str, kind: Any, rows: int, *, role: str, wher
 
 def _batches(files: Sequence[File], name: str, kind: Any, size: int) -> Iterator[Any]:
     # Text comes as it is packed, each different value once: unpacking is where a small file can turn huge.
-    shared = [name] if kind in readers.TEXTS else None
+    shared = [name] if kind in TEXTS else None
     for file in files:
         with reading(file), opened_parquet(file, read_dictionary=shared) as opened:
             for batch in opened.iter_batches(batch_size=size, columns=[name]):
@@ -109,7 +109,7 @@ def _declared_size(files: Sequence[File], name: str, kind: Any, rows: int) -> in
     width, inner = 1, kind
     while pa.types.is_fixed_size_list(inner):
         width, inner = width * inner.list_size, inner.value_type
-    if isinstance(inner, readers.LISTS):
+    if isinstance(inner, LISTS):
         first = next(_batches(files, name, kind, 1), None)
         return 0 if first is None else rows * int(first.nbytes)
     plain = pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_boolean(inner)
