@@ -138,15 +138,9 @@ class Audit(Shown):
 
 @checked_plainly
 def audit(
-    gold: Gold,
-    pool: Pool | None = None,
-    *,
-    class_names: Sequence[Any] | None = None,
-    rows_wrong: int = 20,
-    confusions: int = 8,
-    target: float = 0.02,
-    seed: int = 0,
-) -> Audit:
+    gold: Gold, pool: Pool | None = None, *, class_names: Sequence[Any] | None = None, rows_wrong: int = 20,
+    confusions: int = 8, target: float = 0.02, seed: int = 0,
+) -> Audit:  # fmt: skip
     """Measure the teacher on gold, and estimate from it the quality of the pool's labels.
 
     ``rows_wrong``: how many suspect pool rows to list (0: features are not used at all). ``confusions``: how many pairs

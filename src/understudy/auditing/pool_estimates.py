@@ -204,16 +204,10 @@ class Question:
 
 @checked_plainly
 def estimate(
-    gold: Gold,
-    pool: Pool,
-    *,
-    what: Sequence[str] = ("share",),
-    by: tuple[Any, Any] | None = None,
-    labels: tuple[Any, Any] | None = None,
-    proxy: str | ReconciledPool = "teacher",
-    probability: Any = None,
+    gold: Gold, pool: Pool, *, what: Sequence[str] = ("share",), by: tuple[Any, Any] | None = None,
+    labels: tuple[Any, Any] | None = None, proxy: str | ReconciledPool = "teacher", probability: Any = None,
     class_names: Sequence[Any] | None = None,
-) -> list[Estimate]:
+) -> list[Estimate]:  # fmt: skip
     """Estimate class shares of the pool, and accuracy, precision, recall, F1 and confusions of its labels.
 
     ``what``: any of "share", "accuracy", "precision", "recall", "f1", "confusion" (of each pair of classes that gold

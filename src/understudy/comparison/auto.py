@@ -163,24 +163,12 @@ def best_features(predictions: Mapping[str, Mapping[str, Tensor]], y: Tensor, me
 @spell_out(AutoOptions, keep_others=True)
 @joined()
 def auto(
-    student: Student | str | None = None,
-    gold: Gold | None = None,
-    pool: Pool | None = None,
-    *,
-    test: Gold | tuple[Any, Any] | None = None,
-    select: Gold | tuple[Any, Any] | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    notes: Mapping[str, Any] | None = None,
-    evaluate: bool = False,
-    executor: Executor | None = None,
-    callbacks: Sequence[Callback] = (),
-    progress: bool = True,
-    features: str = "",
-    others: Mapping[str, View] | None = None,
-    on_features: Callable[[str], None] | None = None,
-    **options: Any,
-) -> Run:
+    student: Student | str | None = None, gold: Gold | None = None, pool: Pool | None = None, *,
+    test: Gold | tuple[Any, Any] | None = None, select: Gold | tuple[Any, Any] | None = None,
+    out: str | Path | None = None, resume: bool = False, notes: Mapping[str, Any] | None = None, evaluate: bool = False,
+    executor: Executor | None = None, callbacks: Sequence[Callback] = (), progress: bool = True, features: str = "",
+    others: Mapping[str, View] | None = None, on_features: Callable[[str], None] | None = None, **options: Any,
+) -> Run:  # fmt: skip
     """Choose the method, or reconcile the labels, by a pilot on gold; then train as ``us.train`` would.
 
     ``us.auto(gold=gold, pool=pool)`` chooses the student too; ``student`` is else that of ``us.train``.

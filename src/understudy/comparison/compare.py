@@ -164,19 +164,10 @@ COMPARISON = FolderKind("comparison", SETTINGS, _also)
 @checked
 @spell_out(CompareOptions, keep_others=True)
 def compare(
-    student: Student | str | None,
-    gold: Gold,
-    pool: Pool,
-    methods: Methods = ("slam", "weighted", "reconciled"),
-    *,
-    test: Gold | tuple[Any, Any] | None = None,
-    select: Gold | float = 0.2,
-    out: str | Path | None = None,
-    executor: Executor | None = None,
-    callbacks: Sequence[Callback] = (),
-    progress: bool = True,
-    **options: Any,
-) -> Comparison:
+    student: Student | str | None, gold: Gold, pool: Pool, methods: Methods = ("slam", "weighted", "reconciled"), *,
+    test: Gold | tuple[Any, Any] | None = None, select: Gold | float = 0.2, out: str | Path | None = None,
+    executor: Executor | None = None, callbacks: Sequence[Callback] = (), progress: bool = True, **options: Any,
+) -> Comparison:  # fmt: skip
     """Compare methods on your own data, and recommend one.
 
     ``methods``: names (``"slam"``, ``"slam:lower_bound=0.6"``, ``"auto"``), or a dict of names to objectives. Always

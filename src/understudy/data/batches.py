@@ -111,17 +111,9 @@ def count_batches(rows: int, batch_size: int) -> int:
 
 
 def plan_epoch(
-    gold_rows: int,
-    pool_rows: int,
-    *,
-    batch_size: int,
-    gold_repeat: int = 1,
-    seed: int = 0,
-    epoch: int = 0,
-    sampling: Tensor | None = None,
-    block: int | None = None,
-    lengths: Tensor | None = None,
-) -> EpochPlan:
+    gold_rows: int, pool_rows: int, *, batch_size: int, gold_repeat: int = 1, seed: int = 0, epoch: int = 0,
+    sampling: Tensor | None = None, block: int | None = None, lengths: Tensor | None = None,
+) -> EpochPlan:  # fmt: skip
     """Every pool row once and every gold row ``gold_repeat`` times, shuffled together.
 
     With ``sampling (pool_rows,)``, pool rows are drawn with replacement in proportion to it instead. ``block``: the

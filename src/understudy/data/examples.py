@@ -84,19 +84,10 @@ class Gold(ExampleSet):
 
     @checked_plainly
     def __init__(
-        self,
-        x: Any,
-        y: Any,
-        teacher: Any = None,
-        ids: Iterable[Any] | None = None,
-        chosen: bool | Any = False,
-        *,
-        estimate_only: bool | Any = False,
-        probability: Any = None,
-        classes: Sequence[str] | None = None,
-        collate: Collate | None = None,
-        name: str = "gold",
-    ) -> None:
+        self, x: Any, y: Any, teacher: Any = None, ids: Iterable[Any] | None = None, chosen: bool | Any = False, *,
+        estimate_only: bool | Any = False, probability: Any = None, classes: Sequence[str] | None = None,
+        collate: Collate | None = None, name: str = "gold",
+    ) -> None:  # fmt: skip
         rows = as_rows(x, f"{name}.x", collate)
         y, labels, self.class_order = read_labels(y, teacher, classes, name)
         y = check_labels(y, f"{name}.y")
@@ -263,14 +254,9 @@ class Pool(ExampleSet):
 
     @checked_plainly
     def __init__(
-        self,
-        x: Any,
-        teacher: Any = None,
-        ids: Iterable[Any] | None = None,
-        *,
-        classes: Sequence[str] | None = None,
+        self, x: Any, teacher: Any = None, ids: Iterable[Any] | None = None, *, classes: Sequence[str] | None = None,
         collate: Collate | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         rows = as_rows(x, "pool.x", collate)
         _, labels, self.class_order = read_labels(None, teacher, classes, "pool")
         if labels is not None:

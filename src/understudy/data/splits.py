@@ -35,15 +35,9 @@ class Splits(NamedTuple):
 
 @checked
 def split(
-    gold: Gold,
-    *,
-    estimate: int | float = 0,
-    select: int | float = 0,
-    test: int | float = 0,
-    train: int | float | None = None,
-    seed: int = 0,
-    stratify: bool = True,
-) -> Splits:
+    gold: Gold, *, estimate: int | float = 0, select: int | float = 0, test: int | float = 0,
+    train: int | float | None = None, seed: int = 0, stratify: bool = True,
+) -> Splits:  # fmt: skip
     """Cut gold into disjoint parts. Sizes are row counts (int) or shares (float); ``train=None`` takes the rest."""
     if seed < 0:
         raise UnderstudyError(f"seed={seed} must be a whole number from 0")

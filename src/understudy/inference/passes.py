@@ -184,15 +184,9 @@ def _find(module: nn.Module, name: str) -> nn.Module:
 
 
 def over_rows(
-    model: nn.Module | None,
-    x: Any,
-    function: Callable[[Any, Tensor], Results],
-    *,
-    outputs: int = 1,
-    index: Tensor | None = None,
-    batch_size: int = BATCH_SIZE,
-    sparse: bool = False,
-) -> list[Tensor]:
+    model: nn.Module | None, x: Any, function: Callable[[Any, Tensor], Results], *, outputs: int = 1,
+    index: Tensor | None = None, batch_size: int = BATCH_SIZE, sparse: bool = False,
+) -> list[Tensor]:  # fmt: skip
     """``function(batch, index)`` of every batch; its ``outputs`` tensors of all rows, in the order of the rows.
 
     The model is in eval and inference mode, and batches are where its parameters are; with ``model=None`` the function

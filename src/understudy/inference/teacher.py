@@ -40,15 +40,9 @@ _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropo
 
 @checked
 def teach(
-    teacher: Teacher,
-    x: Any,
-    *,
-    batch_size: int = BATCH_SIZE,
-    output: Literal["logits", "probs"] | None = None,
-    ids: Any = None,
-    store: LabelStore | None = None,
-    save_every: int = 16,
-) -> Tensor:
+    teacher: Teacher, x: Any, *, batch_size: int = BATCH_SIZE, output: Literal["logits", "probs"] | None = None,
+    ids: Any = None, store: LabelStore | None = None, save_every: int = 16,
+) -> Tensor:  # fmt: skip
     """Class probabilities ``(N, C)`` of the teacher for every row of x.
 
     ``output``: "logits" (the default for a module) or "probs" (for a function). ``store`` needs ``ids``.
@@ -91,14 +85,9 @@ class Passes(NamedTuple):
 
 @checked
 def stochastic_passes(
-    teacher: Teacher,
-    x: Any,
-    passes: int = 10,
-    augment: Augment | None = None,
-    *,
-    batch_size: int = BATCH_SIZE,
+    teacher: Teacher, x: Any, passes: int = 10, augment: Augment | None = None, *, batch_size: int = BATCH_SIZE,
     seed: int = 0,
-) -> Passes:
+) -> Passes:  # fmt: skip
     """Ask the teacher ``passes`` times of every row.
 
     ``teacher``: a module giving logits, or a function giving probabilities that vary by themselves (a sampled LLM).

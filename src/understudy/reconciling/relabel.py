@@ -50,16 +50,9 @@ from understudy.training.prepare import check_outputs
 @checked_plainly
 @spell_out(ReconcileOptions, keep_others=True)
 def reconcile(
-    student: Student | str | None,
-    gold: Gold,
-    pool: Pool,
-    *,
-    out: str | Path | None = None,
-    executor: Executor | None = None,
-    progress: bool = True,
-    others: Mapping[str, View] | None = None,
-    **options: Any,
-) -> ReconciledPool:
+    student: Student | str | None, gold: Gold, pool: Pool, *, out: str | Path | None = None,
+    executor: Executor | None = None, progress: bool = True, others: Mapping[str, View] | None = None, **options: Any,
+) -> ReconciledPool:  # fmt: skip
     """A pool of the same rows whose labels are combined from all label sources, with weights fitted on gold.
 
     ``methods``: those that base models are trained with, beside gold only (None: those of ``us.reconciled``), each on

@@ -277,14 +277,9 @@ class HeldOut(NamedTuple):
 
 
 def cross_validate(
-    fit: Fit,
-    gold: Gold,
-    pool: Pool | None,
-    objective: Objective,
-    options: TrainingOptions,
-    *,
+    fit: Fit, gold: Gold, pool: Pool | None, objective: Objective, options: TrainingOptions, *,
     compared: Rows | None = None,
-) -> HeldOut | None:
+) -> HeldOut | None:  # fmt: skip
     """``compared``: rows on which the students may disagree; None: those of the pool, else gold's.
 
     None where gold is too small, all rows are too many, or a part of gold is too little for what the method estimates.
