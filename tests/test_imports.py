@@ -25,7 +25,7 @@ LAYERS = [
     "objective method_options features",
     "io",
     "inference llm web serving parallel.executors parallel.ray_tasks",
-    "acquisition methods reconciling training comparison.candidates hf.text hf.text_reader",
+    "acquisition methods reconciling training comparison.candidates hf.text",
     "comparison auditing inference.export inference.export_folder hf lightning sklearn",
     "active parallel training.job model",
     "report",

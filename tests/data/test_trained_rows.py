@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy import sparse
 
+from understudy.data.fitted_rows import TrainedRows
 from understudy.data.inputs import as_rows
-from understudy.data.trained_rows import TrainedRows
 
 X = np.random.default_rng(0).normal(size=(60, 5)) * (np.random.default_rng(1).random((60, 5)) < 0.7)
 

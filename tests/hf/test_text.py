@@ -12,7 +12,7 @@ import understudy as us
 from tiny_bert import some_texts, write_tiny_bert
 from understudy.data.inputs import TextRows, as_rows, read_by
 from understudy.errors import UnderstudyError
-from understudy.hf import text_reader
+from understudy.hf.text import TextReader
 from understudy.models.registry import reader_of
 
 transformers = pytest.importorskip("transformers")
@@ -115,13 +115,13 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bits(bert: Path, tmp_pa
 
 def test_texts_become_tokens_once(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    tokens = text_reader.TextReader.tokens
+    tokens = TextReader.tokens
 
     def spy(self: Any, texts: Any) -> Any:
         read.append(len(texts))
         return tokens(self, texts)
 
-    monkeypatch.setattr(text_reader.TextReader, "tokens", spy)
+    monkeypatch.setattr(TextReader, "tokens", spy)
     gold, pool = _sets()
     student = us.text(bert, classes=2)
     us.train(student, gold.take(torch.arange(12)), pool, us.weighted(), epochs=2, **FAST)

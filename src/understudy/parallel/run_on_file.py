@@ -19,9 +19,8 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from understudy.data.fitted_rows import GOLD_KEYS, deal_keys
+from understudy.data.fitted_rows import GOLD_KEYS, TrainedRows, deal_keys
 from understudy.data.rows import Rows, SubsetRows
-from understudy.data.trained_rows import TrainedRows
 from understudy.errors import UnderstudyError, first_line, shown, warn
 from understudy.features.featuriser import Featuriser
 from understudy.features.raw_columns import no_column

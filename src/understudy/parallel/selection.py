@@ -21,7 +21,7 @@ from torch import Tensor
 from understudy.acquisition.select import Scores, explain, inclusion, pick_rows, strategy_named
 from understudy.acquisition.strategy import ArrayRows, ScoredRows
 from understudy.active.watch import REFERENCE_ROWS, NoiseWatch, noise_watch, watch_features
-from understudy.data.trained_rows import hash_rows
+from understudy.data.fitted_rows import hash_rows
 from understudy.errors import UnderstudyError, warn
 from understudy.features.featuriser import Featuriser
 from understudy.io.gold_pool import features_of, is_one_file, own_labels

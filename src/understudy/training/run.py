@@ -7,7 +7,7 @@
     student.safetensors    the student after the last epoch (``selected.safetensors``: at the epoch gold chose)
     modules.safetensors    what the method trained beside the student, where it did (VID's head)
     ema.safetensors        the moving average of the student's weights, where there is one
-    trained.safetensors    hashes of the rows that it was trained on (``data/trained_rows.py``)
+    trained.safetensors    hashes of the rows that it was trained on (``data/fitted_rows.py``)
     held_out.safetensors   predictions of the rows that it was measured on (``training/held_out.py``)
     combination.safetensors, deferral.json     student and teacher together (``inference/cascade.py``)
     model/                 a student that reads texts (``us.text``), as a folder that transformers loads
@@ -33,9 +33,8 @@ from torch import Tensor, nn
 
 from understudy import models
 from understudy.data.checks import check_length
-from understudy.data.fitted_rows import GOLD_KEYS, deal_keys, read_keys
+from understudy.data.fitted_rows import GOLD_KEYS, TrainedRows, deal_keys, read_keys
 from understudy.data.inputs import as_rows
-from understudy.data.trained_rows import TrainedRows
 from understudy.errors import UnderstudyError, first_line, shown
 from understudy.features.featuriser import VALUES_FILE, Featuriser
 from understudy.inference.cascade import COMBINATION, DEFERRAL, Cascade, DeferralRule

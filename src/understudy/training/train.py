@@ -15,8 +15,7 @@ import torch
 from torch import nn
 
 from understudy.data.examples import Gold, Pool, check_compatible, check_sets
-from understudy.data.fitted_rows import fitted_keys, mark_fitted
-from understudy.data.trained_rows import TrainedRows
+from understudy.data.fitted_rows import TrainedRows, fitted_keys, mark_fitted
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import ClassNames, as_texts, joint_names
 from understudy.models.registry import Student
