@@ -1,7 +1,7 @@
 """A pool as Parquet shards: which there are, and where each one's rows stand among all.
 
     pool = list_pool_shards("pool")                  # reads the files' footers only
-    pool.rows, len(pool)                        # rows of all of them; shards
+    len(pool)                                   # shards
     table = pool[3].read({"label": "truth"})    # one shard as a table, columns read at first use
 
 Rows are numbered over all shards in the order of the files' names, and these numbers, like the ids, do not depend on
@@ -63,10 +63,6 @@ class PoolShards(Sequence[PoolShard]):
 
     def __getitem__(self, number: Any) -> Any:
         return self.shards[number]
-
-    @property
-    def rows(self) -> int:
-        return self.shards[-1].first + self.shards[-1].rows
 
     def fingerprint(self, *, again: bool = False) -> str:
         """Changes where a file does (``io.readers.file_state``)."""
