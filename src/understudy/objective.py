@@ -222,6 +222,11 @@ class Term(Slot):
         """An extra loss per row, ``(B,)``."""
 
 
+def best_class(scores: Tensor) -> Tensor:
+    """1 for the class of the largest score, 0 for the others, ``(…, C)``."""
+    return torch.zeros_like(scores).scatter_(-1, scores.argmax(-1, keepdim=True), 1.0)
+
+
 @dataclass(frozen=True)
 class TeacherTarget(Target):
     """The teacher's own label: soft (re-tempered in log space), or its best class."""
@@ -231,8 +236,7 @@ class TeacherTarget(Target):
 
     def __call__(self, step: Step) -> Tensor:
         if self.hard:
-            best = step.teacher.argmax(-1, keepdim=True)
-            return torch.zeros_like(step.teacher).scatter_(-1, best, 1.0)
+            return best_class(step.teacher)
         if step.temperature == 1.0:
             return step.teacher
         return (step.teacher.log() / step.temperature).softmax(-1)

@@ -15,12 +15,11 @@ same blend with a share that grows.
 from dataclasses import dataclass
 from typing import Unpack
 
-import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.method_options import Slots, method
-from understudy.objective import Objective, Step, Target, TeacherTarget
+from understudy.objective import Objective, Step, Target, TeacherTarget, best_class
 from understudy.store.option_fields import check_interval
 
 __all__ = ["bootstrap", "bootstrap_target"]
@@ -28,31 +27,33 @@ __all__ = ["bootstrap", "bootstrap_target"]
 BETA = {"hard": 0.8, "soft": 0.95}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BootstrapTarget(Target):
-    labels: Target
-    beta: float
-    soft: bool
-    name: str
+    """The blended target as a slot."""
+
+    target: str = "hard"
+    #: None: as above.
+    beta: float | None = None
+    hard: bool = False
+    name: str = "bootstrap"
+
+    def __post_init__(self) -> None:
+        if self.target not in BETA:
+            raise UnderstudyError(f"bootstrap(target={self.target!r}): use 'hard' (the best class) or 'soft'")
+        check_interval("bootstrap", "[0, 1]", beta=self.share)
+
+    @property
+    def share(self) -> float:
+        """β."""
+        return BETA[self.target] if self.beta is None else self.beta
 
     def __call__(self, step: Step) -> Tensor:
         logits = step.outputs.logits
-        if self.soft:
-            own = (logits / step.temperature).softmax(-1)
-        else:
-            own = torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
-        return self.beta * self.labels(step) + (1 - self.beta) * own
+        own = best_class(logits) if self.target == "hard" else (logits / step.temperature).softmax(-1)
+        return self.share * TeacherTarget(self.hard)(step) + (1 - self.share) * own
 
 
-def bootstrap_target(
-    *, target: str = "hard", beta: float | None = None, hard: bool = False, name: str = "bootstrap"
-) -> Target:
-    """The blended target as a slot."""
-    if target not in BETA:
-        raise UnderstudyError(f"bootstrap(target={target!r}): use 'hard' (the best class) or 'soft'")
-    beta = BETA[target] if beta is None else beta
-    check_interval("bootstrap", "[0, 1]", beta=beta)
-    return BootstrapTarget(TeacherTarget(hard=hard), beta, target == "soft", name)
+bootstrap_target = BootstrapTarget
 
 
 @method

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
+from understudy.labels.base import Labels
 from understudy.maths.mixing import forward_correction
 from understudy.method_options import Slots, method
 from understudy.objective import Context, Link, Objective, Step, TeacherTarget
@@ -32,12 +33,16 @@ from understudy.store.option_fields import check_interval
 __all__ = ["forward", "forward_link", "transition_on_gold"]
 
 
+def label_shares(teacher: Labels, classes: int, *, hard: bool = False) -> Tensor:
+    """The teacher's labels as distributions ``(n, C)`` float64; ``hard``: all of it on the best class."""
+    labels = teacher.dense(torch.arange(len(teacher)), classes).double()
+    return nn.functional.one_hot(labels.argmax(-1), classes).double() if hard else labels
+
+
 def transition_on_gold(context: Context, *, hard: bool = False, who: str = "forward") -> Tensor:
     """T (C, C): the teacher's mean label on the gold rows of each class; an error where a class has none."""
     gold, teacher = context.calibration
-    labels = teacher.dense(torch.arange(len(teacher)), context.classes).double()
-    if hard:
-        labels = nn.functional.one_hot(labels.argmax(-1), context.classes).double()
+    labels = label_shares(teacher, context.classes, hard=hard)
     counts = torch.bincount(gold.y, minlength=context.classes)
     missing = (counts == 0).nonzero().squeeze(1).tolist()
     if missing:
@@ -95,7 +100,7 @@ class ForwardLink(Link):
         if not teacher.ranks:
             cure = "pass noisy_probs=run.predict(pool.x) of a net trained with us.vanilla()"
             raise UnderstudyError(f"forward(transition='anchor') needs predictions, and hard labels are none; {cure}")
-        return teacher.dense(torch.arange(len(teacher)), context.classes).double()
+        return label_shares(teacher, context.classes)
 
     def __call__(self, logits: Tensor, step: Step) -> Tensor:
         return forward_correction(logits, step.modules[self.name].get_buffer("transition"))

@@ -34,44 +34,38 @@ from understudy.store.option_fields import check_interval
 __all__ = ["l2rw", "l2rw_weight"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AlignmentWeight(Weight):
-    name: str
-    alignment_rows: int
+    """The weight as a slot; ``gold_rows`` are drawn for each step (all of them where there are fewer)."""
+
+    gold_rows: int = 128
+    gold_in_pool: bool = False
+    name: str = "l2rw"
     can_vanish = True
     whole_batch = True
 
+    def __post_init__(self) -> None:
+        check_interval("l2rw", "[1, inf)", gold_rows=self.gold_rows)
+
+    @property
+    def alignment_rows(self) -> int:  # type: ignore[override]
+        return self.gold_rows
+
+    @property
+    def weighs_gold(self) -> bool:  # type: ignore[override]
+        return self.gold_in_pool
+
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        if step.alignment is None:
+        gold = step.gold_alignment if self.gold_in_pool else losses[:0]
+        if step.alignment is None or gold is None:
             raise UnderstudyError(f"{self.name} needs step.alignment; score the batch with us.Session")
-        return normalise(step.alignment)
-
-
-@dataclass(frozen=True)
-class JointAlignmentWeight(AlignmentWeight):
-    """The same over gold and pool rows of a batch together."""
-
-    weighs_gold = True
-
-    def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        if step.alignment is None or step.gold_alignment is None:
-            raise UnderstudyError(f"{self.name} needs step.alignment; score the batch with us.Session")
-        return _joint_weights(step.gold_alignment, step.alignment)[1]
+        return normalise(torch.cat([gold, step.alignment]))[len(gold) :]
 
     def gold_weights(self, gold_alignment: Tensor, alignment: Tensor) -> Tensor:
-        return _joint_weights(gold_alignment, alignment)[0]
+        return normalise(torch.cat([gold_alignment, alignment]))[: len(gold_alignment)]
 
 
-def _joint_weights(gold_alignment: Tensor, alignment: Tensor) -> tuple[Tensor, Tensor]:
-    """The weights of the gold rows and of the pool rows of a batch, normalised together."""
-    weights = normalise(torch.cat([gold_alignment, alignment]))
-    return weights[: len(gold_alignment)], weights[len(gold_alignment) :]
-
-
-def l2rw_weight(*, gold_rows: int = 128, gold_in_pool: bool = False, name: str = "l2rw") -> Weight:
-    """The alignment weight as a slot; ``gold_rows`` are drawn for each step (all of them where there are fewer)."""
-    check_interval("l2rw", "[1, inf)", gold_rows=gold_rows)
-    return JointAlignmentWeight(name, gold_rows) if gold_in_pool else AlignmentWeight(name, gold_rows)
+l2rw_weight = AlignmentWeight
 
 
 @method

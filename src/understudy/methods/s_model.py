@@ -24,7 +24,7 @@ from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
 from understudy.maths.mixing import forward_correction
 from understudy.method_options import Slots, method
-from understudy.methods.forward import transition_on_gold
+from understudy.methods.forward import label_shares, transition_on_gold
 from understudy.objective import Context, Link, Objective, Step, TeacherTarget
 from understudy.store.option_fields import check_interval
 
@@ -42,25 +42,38 @@ class TransitionLayer(nn.Module):
         return self.weight.softmax(-1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SModelLink(Link):
     """The layer as a slot."""
 
     init: str = "identity"
     smoothing: float = 0.1
+    noisy_probs: Any = None
     hard: bool = False
     name: str = "s_model"
 
     def __post_init__(self) -> None:
         if self.init not in ("identity", "confusion", "predictions"):
             raise UnderstudyError(f"s_model(init={self.init!r}): use 'identity', 'confusion' or 'predictions'")
+        if (self.init == "predictions") != (self.noisy_probs is not None):
+            cure = "pass both, noisy_probs=run.predict(pool.x) of a net trained with us.vanilla()"
+            raise UnderstudyError(f"s_model(init='predictions') starts from noisy_probs=, no other init does: {cure}")
         check_interval("s_model", "(0, 1]", smoothing=self.smoothing)
 
     def start(self, context: Context) -> Tensor:
         """T₀."""
         if self.init == "confusion":
             return transition_on_gold(context, hard=self.hard, who="s_model(init='confusion')")
-        return torch.eye(context.classes, dtype=torch.float64)
+        if self.init == "identity":
+            return torch.eye(context.classes, dtype=torch.float64)
+        where, wanted = "s_model(noisy_probs=…)", (len(context.pool), context.classes)
+        probs = context.per_row(to_tensor(self.noisy_probs, where).double(), where)
+        if probs.shape != wanted:
+            raise UnderstudyError(f"{where} has shape {tuple(probs.shape)}; give {wanted}")
+        missing = (probs.sum(0) <= 0).nonzero().squeeze(1).tolist()
+        if missing:
+            raise UnderstudyError(f"{where} never names class {missing[0]}; use init='identity'")
+        return probs.T @ label_shares(context.teacher, context.classes, hard=self.hard) / probs.sum(0).unsqueeze(1)
 
     def module(self, context: Context) -> nn.Module:
         start = self.start(context)
@@ -72,42 +85,7 @@ class SModelLink(Link):
         return forward_correction(logits, layer.transition())
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PretrainedLink(SModelLink):
-    """The layer that starts at a pretrained net's confusion."""
-
-    noisy_probs: Any
-
-    def start(self, context: Context) -> Tensor:
-        where = "s_model(noisy_probs=…)"
-        probs = context.per_row(to_tensor(self.noisy_probs, where).double(), where)
-        if probs.shape != (len(context.pool), context.classes):
-            wanted = len(context.pool), context.classes
-            raise UnderstudyError(f"{where} has shape {tuple(probs.shape)}; give {wanted}")
-        labels = context.teacher.dense(torch.arange(len(context.teacher)), context.classes).double()
-        if self.hard:
-            labels = nn.functional.one_hot(labels.argmax(-1), context.classes).double()
-        missing = (probs.sum(0) <= 0).nonzero().squeeze(1).tolist()
-        if missing:
-            raise UnderstudyError(f"{where} never names class {missing[0]}; use init='identity'")
-        return probs.T @ labels / probs.sum(0).unsqueeze(1)
-
-
-def s_model_link(
-    *,
-    init: str = "identity",
-    smoothing: float = 0.1,
-    noisy_probs: Any = None,
-    hard: bool = False,
-    name: str = "s_model",
-) -> SModelLink:
-    """The layer as a slot."""
-    if (init == "predictions") != (noisy_probs is not None):
-        cure = "pass both, noisy_probs=run.predict(pool.x) of a net trained with us.vanilla()"
-        raise UnderstudyError(f"s_model(init='predictions') starts from noisy_probs=, and no other init does: {cure}")
-    if noisy_probs is None:
-        return SModelLink(init=init, smoothing=smoothing, hard=hard, name=name)
-    return PretrainedLink(init=init, smoothing=smoothing, hard=hard, name=name, noisy_probs=noisy_probs)
+s_model_link = SModelLink
 
 
 @method

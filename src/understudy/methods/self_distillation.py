@@ -23,12 +23,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Unpack
 
-import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.method_options import Slots, method
-from understudy.objective import Objective, Step, Target, TeacherTarget
+from understudy.objective import Objective, Step, Target, TeacherTarget, best_class
 from understudy.store.option_fields import check_interval
 
 __all__ = ["self_distillation", "self_distillation_target"]
@@ -37,14 +36,28 @@ LOW_TEMPERATURE = 0.5
 Alpha = Callable[[float], float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SelfDistillationTarget(Target):
-    labels: Target
-    strength: float
-    schedule: Alpha | None
-    soft: bool
-    target_temperature: float
-    name: str
+    """The blended target as a slot."""
+
+    strength: float = 1.0
+    schedule: Alpha | None = None
+    target: str = "hard"
+    target_temperature: float | None = None
+    hard: bool = False
+    name: str = "self_distillation"
+
+    def __post_init__(self) -> None:
+        check_interval("self_distillation", "[0, inf)", strength=self.strength)
+        if self.target not in ("hard", "soft"):
+            raise UnderstudyError(f"self_distillation(target={self.target!r}): use 'hard' (the best class) or 'soft'")
+        if self.target_temperature is not None:
+            if self.target == "hard":
+                none = "the best class has none; pass target='soft'"
+                raise UnderstudyError(f"self_distillation(target_temperature=…): {none}")
+            check_interval("self_distillation", "(0, inf)", target_temperature=self.target_temperature)
+        if self.schedule is not None:
+            _check_schedule(self.schedule)
 
     @property
     def whole_batch(self) -> bool:  # type: ignore[override]
@@ -62,37 +75,15 @@ class SelfDistillationTarget(Target):
         return (self.strength * agrees.to(step.outputs.logits.dtype).mean()).clamp(0, 1)
 
     def __call__(self, step: Step) -> Tensor:
-        logits = step.outputs.logits.detach()
-        if self.soft:
-            own = (logits / self.target_temperature).softmax(-1)
+        logits, trust = step.outputs.logits.detach(), self.trust(step)
+        if self.target == "hard":
+            own = best_class(logits)
         else:
-            own = torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
-        trust = self.trust(step)
-        return (1 - trust) * self.labels(step) + trust * own
+            own = (logits / (self.target_temperature or LOW_TEMPERATURE)).softmax(-1)
+        return (1 - trust) * TeacherTarget(self.hard)(step) + trust * own
 
 
-def self_distillation_target(
-    *,
-    strength: float = 1.0,
-    schedule: Alpha | None = None,
-    target: str = "hard",
-    target_temperature: float | None = None,
-    hard: bool = False,
-    name: str = "self_distillation",
-) -> Target:
-    """The blended target as a slot."""
-    check_interval("self_distillation", "[0, inf)", strength=strength)
-    if target not in ("hard", "soft"):
-        raise UnderstudyError(f"self_distillation(target={target!r}): use 'hard' (the best class) or 'soft'")
-    if target_temperature is not None and target == "hard":
-        raise UnderstudyError("self_distillation(target_temperature=…): the best class has none; pass target='soft'")
-    if target_temperature is None:
-        target_temperature = LOW_TEMPERATURE if target == "soft" else 1.0
-    check_interval("self_distillation", "(0, inf)", target_temperature=target_temperature)
-    if schedule is not None:
-        _check_schedule(schedule)
-    labels = TeacherTarget(hard=hard)
-    return SelfDistillationTarget(labels, strength, schedule, target == "soft", target_temperature, name)
+self_distillation_target = SelfDistillationTarget
 
 
 def _check_schedule(schedule: Alpha) -> None:

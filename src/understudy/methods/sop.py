@@ -16,7 +16,7 @@ SOP+ (consistency and class balance) is not reproduced.
     us.train(student, None, us.Pool(x, noisy_labels), us.sop(), epochs=120)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Unpack
 
 import torch
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from understudy.maths.losses import cross_entropy
 from understudy.method_options import Slots, method
-from understudy.objective import Columns, Context, Link, Objective, Step, Target, TeacherTarget
+from understudy.objective import Columns, Context, Link, Objective, Step, TeacherTarget, best_class
 from understudy.store.option_fields import check_interval
 
 __all__ = ["sop", "sop_link"]
@@ -59,11 +59,11 @@ class LabelErrors(nn.Module):
 class SopLink(Link):
     """The prediction with the label's error as a slot."""
 
-    labels: Target
     u_lr: float = 10.0
     v_lr: float = 10.0
-    start: float = 1e-8
-    name: str = "sop"
+    start: float = field(default=1e-8, kw_only=True)
+    hard: bool = field(default=False, kw_only=True)
+    name: str = field(default="sop", kw_only=True)
 
     def __post_init__(self) -> None:
         check_interval("sop", "[0, inf)", u_lr=self.u_lr, v_lr=self.v_lr, start=self.start)
@@ -77,12 +77,12 @@ class SopLink(Link):
         assert isinstance(errors, LabelErrors)
         rows = step.rows.to(errors.u.device)
         u, v = errors.u[rows].requires_grad_(), errors.v[rows].requires_grad_()
-        f, label = (step.outputs.logits / step.temperature).softmax(-1).to(u.dtype), self.labels(step).to(u.dtype)
-        best = torch.zeros_like(f).scatter_(-1, f.argmax(-1, keepdim=True), 1.0)
+        label = TeacherTarget(self.hard)(step).to(u.dtype)
+        f = (step.outputs.logits / step.temperature).softmax(-1).to(u.dtype)
         if len(rows):
             with torch.enable_grad():
                 explained = cross_entropy(log_explained(f, sparse_error(u, v, label)), label).mean()
-                squared = (best + sparse_error(u, v, label) - label).square().sum(-1).mean()
+                squared = (best_class(f) + sparse_error(u, v, label) - label).square().sum(-1).mean()
                 (by_u,), (by_v,) = torch.autograd.grad(explained, [u]), torch.autograd.grad(squared, [v])
             errors.u[rows] = (u.detach() - self.u_lr * by_u).clamp(-1, 1)
             errors.v[rows] = (v.detach() - self.v_lr * by_v).clamp(-1, 1)
@@ -90,12 +90,10 @@ class SopLink(Link):
 
     def __call__(self, logits: Tensor, step: Step) -> Tensor:
         u, v = step.columns[f"{self.name}.u"], step.columns[f"{self.name}.v"]
-        return log_explained(logits.softmax(-1), sparse_error(u, v, self.labels(step)))
+        return log_explained(logits.softmax(-1), sparse_error(u, v, TeacherTarget(self.hard)(step)))
 
 
-def sop_link(u_lr: float = 10.0, v_lr: float = 10.0, *, start: float = 1e-8, hard: bool = False) -> Link:
-    """The prediction with the label's error as a slot."""
-    return SopLink(TeacherTarget(hard=hard), u_lr, v_lr, start)
+sop_link = SopLink
 
 
 @method

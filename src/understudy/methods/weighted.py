@@ -29,7 +29,7 @@ from understudy.maths.losses import cross_entropy
 from understudy.maths.weights import debias_in_plane, distortion_of
 from understudy.method_options import Slots, method
 from understudy.methods.vanilla import reweighted
-from understudy.objective import Columns, Context, Loss, Objective, Weight
+from understudy.objective import Columns, Context, Loss, Objective, Weight, best_class
 from understudy.store.option_fields import check_interval
 
 __all__ = ["debias_weight", "debias_weights", "given_weight", "weighted"]
@@ -53,8 +53,7 @@ class DebiasWeight(Weight):
         gold, teacher = context.calibration
         measure = MEASURES[self.confidence]
         labels = teacher.dense(torch.arange(len(teacher)), context.classes)
-        if self.hard:
-            labels = torch.zeros_like(labels).scatter_(1, labels.argmax(1, keepdim=True), 1.0)
+        labels = best_class(labels) if self.hard else labels
         wrong, distortion = distortion_of(
             labels, gold.y, context.student_on_calibration, loss=context.loss, temperature=context.temperature
         )
