@@ -298,7 +298,7 @@ class Loop:
             fit = partial(fit_resolved, self.student)
             found = cross_validate(fit, gold, pool, self.objective, recipe, compared=self.pool.rows)
             if found is not None:
-                return {CORRECT: _digits(found.correct(gold)), DISAGREEMENT: found.disagreement}
+                return {CORRECT: _digits(found.correct), DISAGREEMENT: found.disagreement}
         return {}
 
     def _finished(self) -> tuple[str, str] | None:

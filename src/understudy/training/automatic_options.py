@@ -182,34 +182,30 @@ def l2_of_c(c: float, rows: int, classes: int) -> float:
 
 
 def penalty_on_gold(
-    session: Session, gold: Gold | None, pool: Pool | None, options: TrainingOptions, *, c: float | None = None,
-    folds: int = FOLDS,
-) -> tuple[float, dict[str, Any]]:  # fmt: skip
-    """The weight decay for a session's student, and the choice for the run's config; ``c``: where it is known."""
-    objective, losses = session.objective, dict[str, float]()
-    if c is None:
+    session: Session, gold: Gold | None, pool: Pool | None, options: TrainingOptions, *, folds: int = FOLDS
+) -> dict[str, Any]:
+    """The choice of scikit-learn's C for a session's student, as a run's config keeps it."""
+    objective = session.objective
 
-        def fit(trains: Gold | None, start: nn.Module | None, weight_decay: float) -> nn.Module:
-            short = options.plain(weight_decay=weight_decay, epochs=min(options.epochs, EPOCHS_TO_CHOOSE))
-            return fit_students(start or session.student, [FitPart(trains, pool, short)], objective)[0]
+    def fit(trains: Gold | None, start: nn.Module | None, weight_decay: float) -> nn.Module:
+        short = options.plain(weight_decay=weight_decay, epochs=min(options.epochs, EPOCHS_TO_CHOOSE))
+        return fit_students(start or session.student, [FitPart(trains, pool, short)], objective)[0]
 
-        train_on = session.pool if session.pool is not None else gold
-        assert train_on is not None
-        size: Any = {"rows": session.rows, "classes": session.classes, "length": mean_square(train_on.rows)}
-        size["folds"] = folds
-        try:
-            c, losses = on_rank_zero(lambda: choose_c(fit, gold, seed=options.seed, **size))
-        except UnderstudyError:
-            # Two thirds of gold may be too few for what the method estimates; the labels as they are need no estimate.
-            objective = Objective(name="vanilla")
-            c, losses = on_rank_zero(lambda: choose_c(fit, gold, seed=options.seed, **size))
-    chosen = {"c": c, "losses": losses, "under": objective.name}
-    return l2_of_c(c, session.rows, session.classes), {"chosen_penalty": chosen}
+    train_on = session.pool if session.pool is not None else gold
+    assert train_on is not None
+    size: Any = {"rows": session.rows, "classes": session.classes, "length": mean_square(train_on.rows)}
+    choose = partial(choose_c, fit, gold, seed=options.seed, folds=folds, **size)
+    try:
+        c, losses = on_rank_zero(choose)
+    except UnderstudyError:
+        # Two thirds of gold may be too few for what the method estimates; the labels as they are need no estimate.
+        objective = Objective(name="vanilla")
+        c, losses = on_rank_zero(choose)
+    return {"c": c, "losses": losses, "under": objective.name}
 
 
 def c_on_gold(student: Any, gold: Gold, pool: Pool | None, options: TrainingOptions) -> dict[str, Any]:
-    """The choice of scikit-learn's C for training on the labels as they are, as a run's config keeps it; made
-    once where methods are compared on this gold."""
+    """The same for training on the labels as they are; made once where methods are compared on this gold."""
     labelled = None if pool is None or pool.teacher is None else int(pool.teacher.labelled().sum())
     return gold.cached(("c", labelled), partial(_c_on_gold, student, gold, pool, options))
 
@@ -220,7 +216,7 @@ def _c_on_gold(student: Any, gold: Gold, pool: Pool | None, options: TrainingOpt
         many = pool is not None and len(pool) >= MANY_POOL_ROWS * len(gold)
         # All of gold is left out, unless the pool's votes are weighted by it.
         whole = many and pool is not None and pool.teacher is not None and not pool.teacher.needs_gold
-        return dict(penalty_on_gold(session, gold, pool, options, folds=1 if whole else FOLDS)[1]["chosen_penalty"])
+        return penalty_on_gold(session, gold, pool, options, folds=1 if whole else FOLDS)
 
 
 def mean_square(rows: Rows) -> float:

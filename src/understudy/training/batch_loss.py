@@ -233,17 +233,15 @@ class StudentLearner:
             outputs = step.outputs
             features = None if outputs.features is None else outputs.features.detach()
             whole = replace(step, outputs=Outputs(outputs.logits.detach(), features))
-            share = None if self.processes is None else self._share(batch)
-            whole = whole if share is None else share.gather_step(whole)
-            made = {
-                f"{slot.name}.{key}": value for slot in self.observers for key, value in slot.observe(whole).items()
-            }
-            self._observed = batch, {key: value if share is None else share.own(value) for key, value in made.items()}
+            share = self._share(batch)
+            made = {slot.name: slot.observe(share.gather_step(whole)) for slot in self.observers}
+            own = {f"{name}.{key}": share.own(value) for name, of in made.items() for key, value in of.items()}
+            self._observed = batch, own
         return replace(step, columns={**step.columns, **self._observed[1]})
 
     def _target(self, step: Step, batch: Batch) -> Tensor:
         target = self.objective.target
-        if self.processes is None or not target.whole_batch:
+        if not target.whole_batch:
             return target(step)
         share = self._share(batch)
         return share.own(target(share.gather_step(step)))
@@ -256,10 +254,10 @@ class StudentLearner:
         step = replace(step, alignment=losses.alignment, gold_alignment=losses.gold_alignment)
 
         def weigh() -> Tensor:
-            if self.processes is None or not weight.whole_batch:
+            if not weight.whole_batch:
                 return weight(losses.pool.detach(), step).detach()
             share = self._share(batch)
-            return share.own(weight(share.gather(losses.pool), share.gather_step(step)).detach())
+            return share.own(weight(share.gather(losses.pool.detach()), share.gather_step(step)).detach())
 
         return self.cached(batch, "weights", weigh)
 
@@ -271,8 +269,6 @@ class StudentLearner:
         assert pool is not None
 
         def weigh() -> Tensor:
-            if self.processes is None:
-                return self.objective.gold_weights(gold, pool)
             share = self._share(batch)
             every = self.objective.gold_weights(share.gather(gold, gold=True), share.gather(pool))
             return share.own(every, gold=True)
@@ -281,13 +277,10 @@ class StudentLearner:
 
     def over_batch(self, function: Callable[[Tensor], Tensor], values: Tensor, batch: Batch) -> Tensor:
         """``function`` of one value per pool row of the whole batch; of its result, this process's rows."""
-        if self.processes is None:
-            return function(values)
         share = self._share(batch)
         return share.own(function(share.gather(values)))
 
     def _share(self, batch: Batch) -> BatchShare:
-        assert self.processes is not None
         return BatchShare(self.processes, batch.gold_count, batch.pool_count)
 
     def _forward(self, model: Any, x: Any, *, counted: bool = True) -> Outputs:

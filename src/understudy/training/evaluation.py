@@ -30,6 +30,7 @@ from understudy.data.examples import Gold, Pool, weighed
 from understudy.data.rows import Rows, SubsetRows
 from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError
+from understudy.inference.combination import PoolCounts
 from understudy.inference.passes import predict_logits, predicted
 from understudy.maths.classification_metrics import confusion_counts, overall
 from understudy.maths.proportions import Share, cross_validated, design_effect, disagreement, exact, widen
@@ -128,6 +129,28 @@ class Evaluation:
         return cls(**{n: v if v is None or n not in read else read[n](v) for n, v in stored.items()})
 
 
+class HeldOut(NamedTuple):
+    """What is predicted of rows by students that were not trained on them."""
+
+    #: ``(n, C)``.
+    logits: Tensor
+    gold: Gold
+    #: Of the students of the folds, on rows that none of them was left without.
+    disagreement: float = 0.0
+
+    @classmethod
+    def of(cls, student: nn.Module, gold: Gold) -> "HeldOut":
+        return cls(predict_logits(student, gold.rows), gold)
+
+    @property
+    def correct(self) -> Tensor:
+        return self.logits.argmax(1) == self.gold.y
+
+    @property
+    def accuracy(self) -> Share:
+        return cross_validated(int(self.correct.sum()), len(self.logits), self.disagreement)
+
+
 def evaluate_training(
     student: nn.Module, gold: Gold | None, pool: Pool | None, test: Gold | None, objective: Objective,
     options: TrainingOptions, fit: Fit, *, weight_decay: float, select: Gold | None = None,
@@ -137,80 +160,66 @@ def evaluate_training(
 
     ``weight_decay``: as it was chosen for the student; ``pilot``: what ``us.auto`` found.
     """
-    measured, rows = (gold, GOLD) if test is None else (test, TEST)
+    measured, where = (gold, GOLD) if test is None else (test, TEST)
     if measured is None:
         return None
+    pilot = pilot or {}
     # A net that reads texts takes too long to be trained once more.
     refits = gold is not None and not gold.rows.is_text and len(gold.training_rows()) > 0
     has_pool = pool is not None and pool.teacher is not None
     # A weight decay chosen on all of gold is one number of many rows: no row has a noticeable part in it.
     chosen = options.replace(weight_decay=weight_decay)
-    select = None if select is None or len(select) < LEAST_ROWS else select
-    held_out: HeldOut | None = None
-    on_test = None if test is None else predict_logits(student, test.rows)
-    correct: Tensor | None = None
-    gold_only: Tensor | None = None
-    accuracy, baseline = _of_pilot(pilot or {})
-    if gold is not None and refits and pilot is None and objective.relabel is None and (test is None or select is None):
-        held_out = cross_validate(fit, gold, pool, objective, chosen)
-    if test is not None and on_test is not None:
-        correct = on_test.argmax(1) == test.y
-        accuracy = exact(int(correct.sum()), len(correct))
-        if gold is not None and pool is not None and refits and has_pool:
+    on_select = None if select is None or len(select) < LEAST_ROWS else HeldOut.of(student, select)
+    on_test = None if test is None else HeldOut.of(student, test)
+    on_gold: HeldOut | None = None
+    if gold is not None and refits and not pilot and objective.relabel is None and (not on_test or not on_select):
+        on_gold = cross_validate(fit, gold, pool, objective, chosen)
+    found, alone, (accuracy, baseline) = on_test or on_gold, None, _of_pilot(pilot)
+    if gold is not None and pool is not None and refits and has_pool:
+        if test is not None:
             few = pool if len(pool) <= MOST_ROWS else pool.take(torch.arange(MOST_ROWS))
             plain = gold_only_options(options.replace(**_PLAIN, pretrain_epochs=0, finetune_epochs=0), gold, few)
             with suppress(UnderstudyError):
-                (alone_student,) = fit([FitPart(gold, None, plain)], VANILLA_OBJECTIVE)
-                gold_only = predicted(alone_student, test.rows) == test.y
-                baseline = exact(int(gold_only.sum()), len(gold_only))
-    elif gold is not None and held_out is not None:
-        correct, accuracy = held_out.correct(gold), held_out.accuracy(gold)
-        if pool is not None and has_pool:
+                alone = HeldOut.of(fit([FitPart(gold, None, plain)], VANILLA_OBJECTIVE)[0], test)
+        elif on_gold is not None:
             plain = gold_only_options(chosen, gold, pool)
             alone = cross_validate(fit, gold, None, VANILLA_OBJECTIVE, plain, compared=pool.rows)
-            if alone is not None:
-                gold_only, baseline = alone.correct(gold), alone.accuracy(gold)
+    accuracy, discordant = accuracy if found is None else found.accuracy, None
     if accuracy is None:
         return None
+    if found is not None and alone is not None:
+        baseline, mine, theirs = alone.accuracy, found.correct, alone.correct
+        discordant = int((mine & ~theirs).sum()), int((theirs & ~mine).sum())
     counts = torch.bincount(measured.y if test is not None else measured.y[random_gold(measured)])
-    teacher, where = _teacher(measured, gold, rows)
-    discordant = None
-    if correct is not None and gold_only is not None:
-        discordant = int((correct & ~gold_only).sum()), int((gold_only & ~correct).sum())
-    on_gold = held_out and held_out.logits
-    calibration = _calibration(student, gold, (on_test, test), select, on_gold, (pilot or {}).get("calibration"))
-    found: dict[str, Any] = {"metrics": {}, "confusion": None, "confidence": [], "effect": 1.0}
-    found |= {name: pilot[name] for name in found if pilot is not None and name in pilot}
-    if test is not None and on_test is not None:
-        temperature = 1.0 if calibration is None else calibration.temperature
-        found = measure_classes((on_test.double() / temperature).softmax(1), test.y)
-    elif gold is not None and on_gold is not None:
-        truth = gold.y[random_gold(gold)]
-        found = measure_classes(cross_tempered(on_gold, truth), truth, held_out.disagreement if held_out else 0.0)
-        calibration = calibration and calibration.widened(found["effect"])
-    unseen = _held_out((on_test, test), (on_gold, gold), (pilot or {}).get(HELD_OUT, {}), calibration)
+    teacher, teacher_rows = _teacher(measured, gold, where)
+    calibration = _calibration(on_test, on_gold, on_select, pilot.get("calibration"))
+    of_classes = {name: pilot[name] for name in ("metrics", "confusion", "confidence", "effect") if name in pilot}
+    temperature = 1.0 if calibration is None else calibration.temperature
+    if on_test is not None:
+        of_classes = measure_classes((on_test.logits.double() / temperature).softmax(1), on_test.gold.y)
+    elif on_gold is not None:
+        tempered = cross_tempered(on_gold.logits, on_gold.gold.y)
+        of_classes = measure_classes(tempered, on_gold.gold.y, on_gold.disagreement)
+        calibration = calibration and calibration.widened(of_classes["effect"])
+    if HELD_OUT in pilot and gold is not None:
+        on_gold = HeldOut(pilot[HELD_OUT]["logits"], gold.take(pilot[HELD_OUT]["rows"]))
+    unseen = _held_out(on_test, on_gold, temperature, pilot.get(HELD_OUT, {}).get("pool"))
     return Evaluation(
-        accuracy, rows, int(counts.argmax()), float(counts.max() / counts.sum()), teacher, where, baseline, discordant,
-        calibration, read_shares(found["metrics"]), found["confusion"], found["confidence"], found["effect"],
-        None if unseen is None else unseen.combined_accuracy, unseen,
+        accuracy, where, int(counts.argmax()), float(counts.max() / counts.sum()), teacher, teacher_rows, baseline,
+        discordant, calibration, read_shares(of_classes.pop("metrics", {})), **of_classes,
+        combined=None if unseen is None else unseen.combined_accuracy, held_out=unseen,
     )  # fmt: skip
 
 
 def _held_out(
-    on_test: tuple[Tensor | None, Gold | None], on_gold: tuple[Tensor | None, Gold | None], pilot: Mapping[str, Any],
-    calibration: StudentCalibration | None,
-) -> HeldOutRows | None:  # fmt: skip
+    on_test: HeldOut | None, on_gold: HeldOut | None, temperature: float, pool: PoolCounts | None
+) -> HeldOutRows | None:
     """The rows that measure: the first set that has a teacher's labels, else the first that there is."""
-    logits, gold = on_gold
-    rows = random_gold(gold) if logits is not None and gold is not None else pilot.get("rows")
-    among = None if gold is None or rows is None else gold.take(rows)
-    sets = [(pilot.get("logits") if logits is None else logits, among), on_test]
-    known = [(each, part) for each, part in reversed(sets) if each is not None and part is not None]
+    known = [each for each in (on_test, on_gold) if each is not None]
     if not known:
         return None
-    found, part = next((each for each in known if len(each[1].calibration_rows())), known[0])
-    temperature = 1.0 if calibration is None else calibration.temperature
-    return HeldOutRows.of(found, part, temperature, pool=pilot.get("pool"))
+    found = next((each for each in known if len(each.gold.calibration_rows())), known[0])
+    return HeldOutRows.of(found.logits, found.gold, temperature, pool=pool)
 
 
 def measure_classes(probs: Tensor, y: Tensor, disagreement: float = 0.0) -> dict[str, Any]:
@@ -243,45 +252,22 @@ def read_shares(stored: Mapping[str, Any]) -> dict[str, Share]:
 
 
 def _calibration(
-    student: nn.Module, gold: Gold | None, on_test: tuple[Tensor | None, Gold | None], select: Gold | None,
-    on_gold: Tensor | None, on_pilot: Mapping[str, Any] | None,
-) -> StudentCalibration | None:  # fmt: skip
+    on_test: HeldOut | None, on_gold: HeldOut | None, on_select: HeldOut | None, on_pilot: Any
+) -> StudentCalibration | None:
     """Fitted to the validation set, else to gold; measured on the test set, else on gold, where there are such."""
-    truth = None if gold is None else gold.y[random_gold(gold)]
+    rows, measured = on_select or on_gold, on_test or (on_gold if on_select else None)
     found = None if on_pilot is None else StudentCalibration.from_dict(on_pilot)
-    if select is not None:
-        found = StudentCalibration.fit(predict_logits(student, select.rows), select.y)
-    elif on_gold is not None and truth is not None:
-        found = StudentCalibration.fit(on_gold, truth)
-    logits, test = on_test
-    if found is not None and test is not None and logits is not None:
-        return found.measured(logits, test.y)
-    if found is not None and select is not None and on_gold is not None and truth is not None:
-        return found.measured(on_gold, truth)
-    return found
-
-
-class HeldOut(NamedTuple):
-    """Cross-validated predictions of gold."""
-
-    #: Of each row but for chosen ones, by a student trained without it, ``(n, C)``.
-    logits: Tensor
-    #: Of these students, on rows that none of them was left without.
-    disagreement: float
-
-    def correct(self, gold: Gold) -> Tensor:
-        return self.logits.argmax(1) == gold.y[random_gold(gold)]
-
-    def accuracy(self, gold: Gold) -> Share:
-        return cross_validated(int(self.correct(gold).sum()), len(self.logits), self.disagreement)
+    found = found if rows is None else StudentCalibration.fit(rows.logits, rows.gold.y)
+    return found if found is None or measured is None else found.measured(measured.logits, measured.gold.y)
 
 
 def cross_validate(
     fit: Fit, gold: Gold, pool: Pool | None, objective: Objective, options: TrainingOptions, *,
     compared: Rows | None = None,
 ) -> HeldOut | None:  # fmt: skip
-    """``compared``: rows on which the students may disagree; None: those of the pool, else gold's.
+    """Of every gold row but chosen ones, by a student trained without it.
 
+    ``compared``: rows on which the students may disagree; None: those of the pool, else gold's.
     None where gold is too small, all rows are too many, or a part of gold is too little for what the method estimates.
     """
     random = random_gold(gold)
@@ -296,15 +282,11 @@ def cross_validate(
         students = fit([FitPart(rest, pool, as_many_steps(options, gold, rest, pool)) for rest in rests], objective)
     except UnderstudyError:
         return None
-    found = torch.cat(
-        [
-            predict_logits(student, SubsetRows(gold.rows, random[fold]))
-            for student, fold in zip(students, folds, strict=True)
-        ]
-    )
+    each = zip(students, folds, strict=True)
+    found = torch.cat([predict_logits(student, SubsetRows(gold.rows, random[fold])) for student, fold in each])
     logits = torch.empty_like(found)
     logits[torch.cat(folds)] = found
-    return HeldOut(logits, disagreement([predicted(student, some).numpy() for student in students]))
+    return HeldOut(logits, gold.take(random), disagreement([predicted(student, some).numpy() for student in students]))
 
 
 def random_gold(gold: Gold) -> Tensor:
@@ -335,12 +317,11 @@ def _of_pilot(pilot: Mapping[str, Any]) -> tuple[Share | None, Share | None]:
     if (found := pilot.get("accuracy")) is None:
         return None, None
     alone = next((one for one in pilot["candidates"] if one["method"] == GOLD_ONLY), {"rows": -1})
-    rows, whole = found["rows"], alone["rows"] == found["rows"]
-    share = cross_validated(found["correct"], rows, pilot["disagreement"][pilot["choice"]])
-    baseline = (
-        cross_validated(round(alone["accuracy"] * rows), rows, pilot["disagreement"][GOLD_ONLY]) if whole else None
-    )
-    return share, baseline
+    rows, apart = found["rows"], pilot["disagreement"]
+    share = cross_validated(found["correct"], rows, apart[pilot["choice"]])
+    if alone["rows"] != rows:
+        return share, None
+    return share, cross_validated(round(alone["accuracy"] * rows), rows, apart[GOLD_ONLY])
 
 
 def _teacher(measured: Gold, gold: Gold | None, rows: str) -> tuple[Share | None, str]:

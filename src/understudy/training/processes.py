@@ -198,18 +198,22 @@ class Processes:
 
 @dataclass(frozen=True)
 class BatchShare:
-    """What a process's rows of a batch are a part of: ``golds`` and ``pools`` rows of all processes."""
+    """What a process's rows of a batch are a part of: ``golds`` and ``pools`` rows of all processes; None: of one."""
 
-    processes: Processes
+    processes: Processes | None
     golds: int
     pools: int
 
     def gather(self, values: Tensor, *, gold: bool = False) -> Tensor:
+        if self.processes is None:
+            return values
         first, count = (0, self.golds) if gold else (self.golds, self.pools)
         return self.processes.gather(values, first, count)
 
     def own(self, values: Tensor, *, gold: bool = False) -> Tensor:
         """Of one value per row of the whole batch, those of this process's rows: the inverse of ``gather``."""
+        if self.processes is None:
+            return values
         first = 0 if gold else self.golds
         return values[(self.processes.rank - first) % self.processes.size :: self.processes.size]
 
@@ -219,6 +223,8 @@ class BatchShare:
         def gathered(value: Tensor | None) -> Tensor | None:
             return None if value is None else self.gather(value)
 
+        if self.processes is None:
+            return step
         on_gold = step.gold_alignment
         return replace(
             step,

@@ -26,6 +26,7 @@ from understudy.store.option_fields import checked_plainly
 from understudy.training.automatic_options import (
     EPOCHS_TO_CHOOSE,
     c_on_gold,
+    l2_of_c,
     named_student,
     penalty_on_gold,
     resolve_options,
@@ -202,12 +203,14 @@ def _ready(
         c, columns = made.c, made.columns
     if options.weight_decay == AUTO:
         as_they_are = session.objective.replace(traits=frozenset()) == Objective(name="vanilla")
-        if c is None and chosen is None and as_they_are and gold is not None:
+        if c is not None:
+            chosen = {"c": c, "losses": {}, "under": session.objective.name}
+        elif chosen is None and as_they_are and gold is not None:
             chosen = c_on_gold(build, gold, pool, options.replace(epochs=EPOCHS_TO_CHOOSE))
-        known = chosen["c"] if c is None and chosen is not None else c
-        penalty, choice = penalty_on_gold(session, gold, pool, options, c=known)
-        options = options.replace(weight_decay=penalty)
-        choice = {"chosen_penalty": dict(chosen)} if c is None and chosen is not None else choice
+        elif chosen is None:
+            chosen = penalty_on_gold(session, gold, pool, options)
+        options = options.replace(weight_decay=l2_of_c(chosen["c"], session.rows, session.classes))
+        choice = {"chosen_penalty": dict(chosen)}
     return session, options, choice, columns
 
 
