@@ -39,7 +39,7 @@ PHASES = {
         "reconciling.base_models:Neighbours.find",
     ),
     "base models": ("reconciling.base_models:TrainedModel.predict_out_of_fold",),
-    "students on reconciled labels": ("reconciling.base_models:RelabelledModel.predict_out_of_fold",),
+    "students on reconciled labels": ("reconciling.label_sources:cross_validate_student",),
     "weights of sources": ("reconciling.label_sources:reconciled_pool", "reconciling.label_sources:labels_by_fold"),
     "fingerprints": ("store.fingerprints:fingerprint",),
     "files of parts": ("reconciling.cross_fitting:_write", "reconciling.cross_fitting:_read"),

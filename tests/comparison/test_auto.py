@@ -12,10 +12,10 @@ import torch
 
 import understudy as us
 from understudy.comparison.auto import Pilot, _choice, best_features, nested_predictions, run_pilots
-from understudy.comparison.candidate_scores import Candidate, choose, mean_and_error, score_candidates
+from understudy.comparison.candidate_scores import Candidate, choose, score_candidates
 from understudy.comparison.candidates import candidates
 from understudy.comparison.comparison_options import AutoOptions
-from understudy.maths.metric_scores import row_scores
+from understudy.maths.metric_scores import mean_and_error, row_scores
 from understudy.parallel.executors import InProcess
 from understudy.reconciling.cross_fitting import CrossFit
 from understudy.reconciling.views import View

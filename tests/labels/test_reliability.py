@@ -237,7 +237,7 @@ def test_a_missing_label_has_no_accuracy() -> None:
 
 
 def test_a_missing_label_needs_no_confidence_in_large_pools_either() -> None:
-    """Large pools are looked up by buckets, which NaN has no place in."""
+    """A confidence that is NaN has no place among the knots of the curve."""
     trust = us.Reliability.fit(us.Hard([0, 1, 1, 0], [0.1, 0.4, 0.6, 0.9]), [1, 1, 0, 0])
     labels, confidence = torch.ones(10_000, dtype=torch.long), torch.linspace(0, 1, 10_000)
     expected = trust.alpha(us.Hard(labels, confidence))

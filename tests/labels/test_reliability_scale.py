@@ -14,7 +14,7 @@ import understudy as us
 import understudy.labels.reliability as module
 from understudy.labels.forms import Soft
 from understudy.labels.soft import TopK
-from understudy.maths.accuracy_curves import LONG_ROW, StepCurve, leading, margins_in_turn, positions
+from understudy.maths.accuracy_curves import LONG_ROW, leading, margins_in_turn, positions
 
 
 def _teacher(rows: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -74,18 +74,6 @@ def test_deepening_finds_the_same_k_as_looking_at_all(
     assert trust.k(queried).equal(expected)
     monkeypatch.setattr(Soft, "first_depth", 1000)
     assert trust.k(queried).equal(expected)
-
-
-@given(st.integers(0, 10_000), st.integers(1, 300), st.booleans())
-def test_bucketed_lookups_equal_binary_search(seed: int, knots: int, clustered: bool) -> None:
-    rng = np.random.default_rng(seed)
-    places = np.unique(rng.random(knots) ** (6 if clustered else 1))
-    curve = StepCurve(torch.tensor(places), torch.tensor(np.sort(rng.random(len(places)))))
-    # On the knots, just beside them, between, and far outside.
-    near = np.concatenate([places, np.nextafter(places, 2), np.nextafter(places, -2), [-np.inf, -5, 5, np.inf]])
-    queried = torch.tensor(np.concatenate([near, rng.random(5000) * 1.2 - 0.1]))
-    plain = curve.values[torch.searchsorted(curve.knots, queried).clamp(max=len(places) - 1)]
-    assert curve(queried).equal(plain)
 
 
 def test_top_k_labels_at_a_hundred_thousand_rows() -> None:

@@ -18,7 +18,6 @@ from understudy.reconciling.base_models import (
     BoostedTrees,
     Fold,
     NearestNeighbours,
-    RelabelledModel,
     TrainedModel,
     is_numeric,
     label_probabilities,
@@ -115,7 +114,7 @@ def test_a_student_on_labels_that_were_made_for_its_fold() -> None:
     gold, pool, truth = world()
     right, wrong = (torch.nn.functional.one_hot((truth + k) % CLASSES, CLASSES).float() for k in (0, 1))
     asked = replace(fold(gold, pool), recipe=replace(RECIPE, epochs=10, gold_weight=0.01))
-    member = RelabelledModel(us.vanilla(), [right, wrong])
+    member = TrainedModel(us.vanilla(), labels=[right, wrong])
     accuracy = [
         float((member.predict_out_of_fold([replace(asked, number=k)])[0][15:].argmax(1) == truth).double().mean())
         for k in (0, 1)

@@ -11,13 +11,12 @@ caution is larger: in the pilot they come from base models that were trained on 
 than the final ones.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from understudy.maths.metric_scores import ACCURACY, row_scores
+from understudy.maths.metric_scores import ACCURACY, mean_and_error, row_scores
 
 #: How many standard errors a candidate must be ahead of the reference.
 CAUTION = 1.0
@@ -64,13 +63,6 @@ def choose(scored: Mapping[str, Candidate], reference: str = "vanilla", *, cauti
     finished = {name: one for name, one in scored.items() if one.rows == scored[reference].rows}
     best = max(finished, key=lambda name: finished[name].lower_bound(caution))
     return best if finished[best].lower_bound(caution) > 0 else reference
-
-
-def mean_and_error(values: Tensor) -> tuple[float, float]:
-    """Mean and standard error; the latter infinite below two values."""
-    if len(values) < 2:
-        return (float(values.mean()) if len(values) else 0.0), math.inf
-    return float(values.mean()), float(values.std() / len(values) ** 0.5)
 
 
 def _right(probs: Tensor, y: Tensor) -> Tensor:

@@ -30,7 +30,6 @@ bands from all), kept within those limits.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -127,12 +126,6 @@ def certainties_in_turn(scores: Leading) -> Iterator[Tensor]:
     yield from (head.xlogy(head) + after)[:, : scores.depths].unbind(1)
 
 
-# From this many lookups on, a table of buckets (built once, 20 µs) beats binary search about threefold.
-_MANY = 4096
-_BUCKETS = 4096
-# Knots that may share a bucket before the extra comparisons cost more than binary search.
-_CROWDED = 6
-
 COVARIATES = {"margin": margins_in_turn, "entropy": certainties_in_turn}
 
 
@@ -144,35 +137,8 @@ class StepCurve:
     values: Tensor
 
     def __call__(self, covariate: Tensor) -> Tensor:
-        covariate = covariate.double().contiguous()
-        buckets = self._buckets if len(covariate) >= _MANY else None
-        if buckets is None:
-            step = torch.searchsorted(self.knots, covariate)
-            return self.values[step.clamp(max=len(self.knots) - 1)]
-        low, scale, below, crowd, knots, values = buckets
-        step = below[_bucket(covariate, low, scale)]
-        for _ in range(crowd):
-            step += knots[step] < covariate
-        return values[step]
-
-    @cached_property
-    def _buckets(self) -> tuple[float, float, Tensor, int, Tensor, Tensor] | None:
-        """Exact lookups without binary search: a bucket, then a few comparisons.
-
-        ``_bucket`` never decreases in its argument (also in floating point), so a knot in an earlier bucket is smaller.
-        Its low end and scale, the knots in earlier buckets and the most in one; None where these are too many.
-        """
-        low, high = float(self.knots[0]), float(self.knots[-1])
-        scale = _BUCKETS / (high - low) if high > low else 1.0
-        if not np.isfinite([low, high, scale]).all():
-            return None
-        counts = torch.bincount(_bucket(self.knots, low, scale), minlength=_BUCKETS)
-        crowd = int(counts.max())
-        if crowd > _CROWDED:
-            return None
-        # One more knot at +∞ with the last value: covariates beyond the end need no care.
-        knots = torch.cat([self.knots, self.knots.new_full((1,), float("inf"))])
-        return low, scale, counts.cumsum(0) - counts, crowd, knots, torch.cat([self.values, self.values[-1:]])
+        step = torch.searchsorted(self.knots, covariate.double().contiguous())
+        return self.values[step.clamp(max=len(self.knots) - 1)]
 
     def cutoff(self, level: float) -> float:
         """The curve is >= level exactly for covariates strictly greater than this (−∞ always, +∞ never)."""
@@ -180,10 +146,6 @@ class StepCurve:
         if reached == len(self.values):
             return float("inf")
         return float("-inf") if reached == 0 else float(self.knots[reached - 1])
-
-
-def _bucket(covariate: Tensor, low: float, scale: float) -> Tensor:
-    return ((covariate - low) * scale).clamp_(0, _BUCKETS - 1).long()
 
 
 def fit_steps(covariate: Floats, response: Floats, *, lower: float = 0.0, upper: float = 1.0) -> StepCurve:

@@ -87,10 +87,10 @@ def _hypergeometric(rows: int, hits: int, late: int) -> Floats:
     return chances
 
 
-def confidence_sequence(hits: int, rows: int, *, level: float = LEVEL) -> Share:
-    """The share of hits with an interval that holds at all looks together with probability ``level``.
+def confidence_sequence(hits: int, rows: int) -> Share:
+    """The share of hits with an interval that holds at all looks together with probability 95%.
 
-    All shares p at which the likelihood ratio of a uniform mixture to p is below 1 / (1 − level) (Robbins 1970; Howard
+    All shares p at which the likelihood ratio of a uniform mixture to p is below 1 / (1 − 0.95) (Robbins 1970; Howard
     et al. 2021). The ratio is a martingale where every row is a hit with chance p given those before; under draws
     without replacement its mean only falls (Maclaurin's inequality).
     """
@@ -99,7 +99,7 @@ def confidence_sequence(hits: int, rows: int, *, level: float = LEVEL) -> Share:
 
     if not rows:
         return UNKNOWN
-    mixture, limit = betaln(1 + hits, 1 + rows - hits), -np.log1p(-level)
+    mixture, limit = betaln(1 + hits, 1 + rows - hits), -np.log1p(-LEVEL)
 
     def excess(p: float) -> float:
         return float(mixture - xlogy(hits, p) - xlog1py(rows - hits, -p) - limit)

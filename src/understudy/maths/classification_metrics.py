@@ -40,42 +40,42 @@ def confusion_counts(truth: Ints, predicted: Ints, *, classes: int) -> Ints:
     return np.bincount(truth * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 
-def by_class(confusion: Ints, *, level: float = LEVEL) -> list[ClassMetrics]:
+def by_class(confusion: Ints) -> list[ClassMetrics]:
     found = []
     for label in range(len(confusion)):
         hits, rows, named = (
             int(part) for part in (confusion[label, label], confusion[label].sum(), confusion[:, label].sum())
         )
-        either = exact(hits, rows + named - hits, level=level)
+        either = exact(hits, rows + named - hits)
         estimate, low, high = (2 * end / (1 + end) for end in (either.estimate, either.low, either.high))
         f1 = Share(estimate, low, high, either.rows)
-        precision, recall = exact(hits, named, level=level), exact(hits, rows, level=level)
+        precision, recall = exact(hits, named), exact(hits, rows)
         found.append(ClassMetrics(rows, precision, recall, f1))
     return found
 
 
-def overall(probs: Floats, truth: Ints, *, level: float = LEVEL) -> dict[str, Share]:
+def overall(probs: Floats, truth: Ints) -> dict[str, Share]:
     """``probs (n, C)``, ``truth (n,)``. Classes without a row count in none of the means over classes."""
     probs = np.asarray(probs, dtype=np.float64)
     confusion = confusion_counts(truth, probs.argmax(1), classes=probs.shape[1])
     seen = np.flatnonzero(confusion.sum(1))
     rows, hits = confusion.sum(1)[seen], confusion.diagonal()[seen]
-    loss = mean(-np.log(np.maximum(probs[np.arange(len(truth)), truth], 1e-15)), level=level)
+    loss = mean(-np.log(np.maximum(probs[np.arange(len(truth)), truth], 1e-15)))
     return {
-        "accuracy": exact(int(hits.sum()), len(truth), level=level),
-        "balanced_accuracy": stratified(hits, rows, np.full(len(seen), 1 / len(seen)), level=level),
-        "macro_f1": macro_f1(confusion, level=level),
+        "accuracy": exact(int(hits.sum()), len(truth)),
+        "balanced_accuracy": stratified(hits, rows, np.full(len(seen), 1 / len(seen))),
+        "macro_f1": macro_f1(confusion),
         "log_loss": replace(loss, low=max(loss.low, 0.0)) if len(truth) > 1 else UNKNOWN,
-        "auc": auc(probs, truth, level=level),
+        "auc": auc(probs, truth),
     }
 
 
-def macro_f1(confusion: Ints, *, level: float = LEVEL) -> Share:
+def macro_f1(confusion: Ints) -> Share:
     """Over the classes that have a row, or are predicted for one."""
     used = np.flatnonzero(confusion.sum(0) + confusion.sum(1))
     if not len(used):
         return UNKNOWN
-    found = [one.f1 for one in by_class(confusion[np.ix_(used, used)], level=level)]
+    found = [one.f1 for one in by_class(confusion[np.ix_(used, used)])]
     correlation = _f1_correlation(confusion[np.ix_(used, used)] + 0.5 / len(used) ** 2)
     return _mean(found, correlation, float(confusion.sum()))
 
@@ -94,7 +94,7 @@ def _f1_correlation(counts: NDArray[np.floating]) -> Floats:
     return np.asarray(correlation)
 
 
-def mean(values: Floats, *, level: float = LEVEL) -> Share:
+def mean(values: Floats) -> Share:
     """Student's interval, bent as far as the values are skew (Hall, 1992): few rows rarely hold the large losses."""
     from scipy.special import stdtrit
 
@@ -103,7 +103,7 @@ def mean(values: Floats, *, level: float = LEVEL) -> Share:
         return Share(float(values.mean()) if rows else math.nan, -math.inf, math.inf, rows)
     centre, spread = float(values.mean()), float(values.std(ddof=1))
     skew = float(((values - centre) ** 3).mean()) / max(spread, 1e-15) ** 3 / math.sqrt(rows)
-    quantile = float(stdtrit(rows - 1, (1 + level) / 2))
+    quantile = float(stdtrit(rows - 1, (1 + LEVEL) / 2))
     # Without skewness this is the quantile itself.
     bent = [
         end if abs(skew) < 1e-6 else 3 / skew * float(np.cbrt(1 + skew * (end - skew / 6)) - 1)
@@ -113,7 +113,7 @@ def mean(values: Floats, *, level: float = LEVEL) -> Share:
     return Share(centre, low, high, rows)
 
 
-def auc(probs: Floats, truth: Ints, *, level: float = LEVEL) -> Share:
+def auc(probs: Floats, truth: Ints) -> Share:
     """Of one class against the others; the mean over classes that have rows, and are not all of them."""
     classes = [1] if probs.shape[1] == 2 else range(probs.shape[1])
     kinds = [(probs[:, label], truth == label) for label in classes]
@@ -127,7 +127,7 @@ def auc(probs: Floats, truth: Ints, *, level: float = LEVEL) -> Share:
     covariance = gains @ gains.T
     spread = np.sqrt(np.outer(covariance.diagonal(), covariance.diagonal()))
     correlation = np.divide(covariance, spread, out=np.ones_like(spread), where=spread > 1e-12)
-    return _mean([area(score, kind, level=level) for score, kind in kinds], correlation, len(truth))
+    return _mean([area(score, kind) for score, kind in kinds], correlation, len(truth))
 
 
 def _mean(found: Sequence[Share], correlation: Floats, rows: float) -> Share:

@@ -66,7 +66,7 @@ class ErrorCurve:
         """The chance of each row; never falls with the score."""
         return np.interp(_normal_scores(scores, self.scores), KNOTS, self.weight @ self.chance)
 
-    def errors_among(self, scores: Floats, *, level: float = LEVEL) -> Share:
+    def errors_among(self, scores: Floats) -> Share:
         """The share of wrong labels among these rows: its mean, and where it lies with this probability."""
         if not len(scores):
             return UNKNOWN
@@ -75,7 +75,7 @@ class ErrorCurve:
         some = np.flatnonzero(rows)
         drawn = self.chance[rng.choice(len(self.weight), DRAWS, p=self.weight)][:, some]
         hits = rng.binomial(rows[some], drawn).sum(1) / len(scores)
-        low, high = np.quantile(hits, [(1 - level) / 2, (1 + level) / 2])
+        low, high = np.quantile(hits, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return Share(float(self(scores).mean()), float(low), float(high), len(scores))
 
 

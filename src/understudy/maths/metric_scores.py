@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from understudy.maths.proportions import placements
 from understudy.maths.temperature import cross_tempered, fit_temperature
 
 #: And balanced_accuracy, macro_f1.
@@ -65,6 +66,13 @@ def row_losses(metric: str, log_probs: Tensor, y: Tensor) -> Tensor:
     return 1 - row_scores(metric, log_probs.exp(), y)
 
 
+def mean_and_error(values: Tensor) -> tuple[float, float]:
+    """Mean and standard error; the latter infinite below two values."""
+    if len(values) < 2:
+        return (float(values.mean()) if len(values) else 0.0), math.inf
+    return float(values.mean()), float(values.std() / len(values) ** 0.5)
+
+
 def as_logits(probs: Tensor) -> Tensor:
     return probs.double().clamp(min=torch.finfo(torch.float32).tiny).log()
 
@@ -95,20 +103,13 @@ def _counted(metric: str, predicted: Tensor, y: Tensor) -> Tensor:
 
 def _areas(probs: Tensor, y: Tensor) -> Tensor:
     """AUC, over the classes that some rows have and others have not; 0.5 without such."""
-    from scipy.stats import rankdata
-
     found = []
     for label in [1] if probs.shape[1] == 2 else range(probs.shape[1]):
         positive, scores = (y == label).numpy(), probs[:, label].numpy()
         count = np.where(positive, positive.sum(), (~positive).sum())
         if count.max() == len(y):
             continue
-        own, every = np.empty(len(y)), rankdata(scores)
-        for part in (positive, ~positive):
-            own[part] = rankdata(scores[part])
-        # The share of the others that score less; of a row without the class, that score more.
-        share = (every - own) / (len(y) - count)
-        share = np.where(positive, share, 1 - share)
+        share = placements(scores, positive)
         area = share[positive].mean()
         found.append(area + len(y) / count * (share - area))
     return torch.from_numpy(np.mean(found, axis=0)) if found else torch.full((len(y),), 0.5, dtype=torch.float64)

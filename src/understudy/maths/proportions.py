@@ -136,21 +136,19 @@ def _lowest(hits: float, misses: float, outside: float) -> float:
     return (low + high) / 2
 
 
-def wilson(hits: float, rows: float, *, level: float = LEVEL) -> Share:
+def wilson(hits: float, rows: float) -> Share:
     """Wilson's interval (1927), which keeps its level in the mean over shares, not at each of them."""
     from scipy.special import ndtri
 
     if rows <= 0:
         return UNKNOWN
-    z, share = float(ndtri((1 + level) / 2)), hits / rows
+    z, share = float(ndtri((1 + LEVEL) / 2)), hits / rows
     centre, shrink = share + z**2 / (2 * rows), 1 + z**2 / rows
     half = z * math.sqrt(share * (1 - share) / rows + z**2 / (4 * rows**2))
     return Share(share, max(0.0, (centre - half) / shrink), min(1.0, (centre + half) / shrink), rows)
 
 
-def stratified(
-    hits: ArrayLike, rows: ArrayLike, weights: ArrayLike, *, population: float = math.inf, level: float = LEVEL
-) -> Share:
+def stratified(hits: ArrayLike, rows: ArrayLike, weights: ArrayLike, *, population: float = math.inf) -> Share:
     """Σ_s weight_s · hits_s / rows_s for a population of that mix.
 
     ``population``: how many rows it has; in a small one the share itself is a draw, and the interval holds that draw.
@@ -167,7 +165,7 @@ def stratified(
     spread = centre * (1 - centre)
     variance = float(weight**2 @ (leaning * (1 - leaning) / row)) + spread / population
     effective = spread / variance
-    return exact(share * effective, effective, level=level)
+    return exact(share * effective, effective)
 
 
 def two_sided(hits: int, rows: int) -> float:
@@ -203,7 +201,7 @@ def _ranks(score: NDArray[np.float64]) -> NDArray[np.float64]:
     return ranks
 
 
-def area(scores: ArrayLike, is_kind: ArrayLike, *, level: float = LEVEL) -> Share:
+def area(scores: ArrayLike, is_kind: ArrayLike) -> Share:
     """The area under the ROC curve of ``scores``; unknown where all rows are of one kind."""
     score, kind = np.asarray(scores, dtype=np.float64), np.asarray(is_kind, dtype=bool)
     ours, others = int(kind.sum()), int((~kind).sum())
@@ -217,5 +215,5 @@ def area(scores: ArrayLike, is_kind: ArrayLike, *, level: float = LEVEL) -> Shar
     ) / (ours * others)
     from scipy.special import ndtri
 
-    half = float(ndtri((1 + level) / 2)) * math.sqrt(variance)
+    half = float(ndtri((1 + LEVEL) / 2)) * math.sqrt(variance)
     return Share(float(estimate), max(0.0, float(pulled) - half), min(1.0, float(pulled) + half), ours + others)

@@ -53,10 +53,10 @@ class Strata(NamedTuple):
     within: Floats | None = None
 
 
-def mean_intervals(strata: Strata, c: Floats, *, level: float = LEVEL) -> tuple[Floats, Floats, Floats]:
+def mean_intervals(strata: Strata, c: Floats) -> tuple[Floats, Floats, Floats]:
     """Σ c p̂ and the ends of its interval ``(Q,)``: c ``(Q, S)`` does not depend on θ, and t = θ. Every multiplier then
     belongs to one θ, so that ends are found by halving it once."""
-    critical, estimate = _critical(level), (c * strata.hits / strata.rows).sum(-1)
+    critical, estimate = _critical(), (c * strata.hits / strata.rows).sum(-1)
     ends = []
     for sign in (1.0, -1.0):
         low, high = np.zeros_like(estimate), np.full_like(estimate, SPAN)
@@ -69,11 +69,9 @@ def mean_intervals(strata: Strata, c: Floats, *, level: float = LEVEL) -> tuple[
     return estimate, ends[0], ends[1]
 
 
-def score_intervals(
-    strata: Strata, equation: Equation, estimate: Floats, *, level: float = LEVEL
-) -> tuple[Floats, Floats]:
+def score_intervals(strata: Strata, equation: Equation, estimate: Floats) -> tuple[Floats, Floats]:
     """The lower and upper ends ``(Q,)`` of Q intervals within [0, 1]."""
-    critical, ends = _critical(level), []
+    critical, ends = _critical(), []
     for border in (0.0, 1.0):
         inside, outside = estimate, np.full_like(estimate, border)
         inside = np.where(np.abs(score_statistic(strata, *equation(outside), critical)) <= critical, outside, inside)
@@ -85,10 +83,10 @@ def score_intervals(
     return ends[0], ends[1]
 
 
-def _critical(level: float) -> float:
+def _critical() -> float:
     from scipy.special import ndtri  # as in proportions.py: not needed to load a run
 
-    return float(ndtri((1 + level) / 2))
+    return float(ndtri((1 + LEVEL) / 2))
 
 
 def score_statistic(strata: Strata, c: Floats, t: Floats, critical: float) -> Floats:

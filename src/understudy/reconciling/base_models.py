@@ -83,7 +83,7 @@ class BaseModel(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrainedModel:
     """A student, trained anew for every fold."""
 
@@ -95,6 +95,8 @@ class TrainedModel:
     options: Mapping[str, Any] = field(default_factory=dict)
     #: scikit-learn's C where the penalty is chosen; None: the fold's.
     c: float | None = None
+    #: Other labels of the pool in each fold, ``(N, C)``; None: the teacher's.
+    labels: Sequence[Tensor] | None = None
 
     def predict_out_of_fold(self, folds: Sequence[Fold]) -> list[Tensor]:
         student = folds[0].student if self.student is None else self.student
@@ -105,6 +107,9 @@ class TrainedModel:
         ]
 
     def _part(self, fold: Fold) -> FitPart:
+        if self.labels is not None:
+            relabelled = Pool.of(fold.pool.rows, Soft(self.labels[fold.number]), fold.pool.ids)
+            fold = replace(fold, gold=fold.gold.without_teacher(), pool=relabelled)
         recipe = fold.recipe.replace(seed=fold.recipe.seed + fold.number, **self.options)
         pool = fold.training_pool
         if recipe.weight_decay == AUTO:
@@ -119,26 +124,6 @@ class TrainedModel:
             return self.c
         assert fold.c is not None
         return fold.c[0] if self.gold_only else fold.c[1]
-
-
-@dataclass(frozen=True, eq=False)
-class RelabelledModel:
-    """The user's student, trained on other labels in each fold, ``(N, C)`` each."""
-
-    objective: Objective
-    labels: list[Tensor]
-    #: As ``TrainedModel.c``.
-    c: float | None = None
-
-    def predict_out_of_fold(self, folds: Sequence[Fold]) -> list[Tensor]:
-        relabelled = [
-            replace(
-                fold, gold=fold.gold.without_teacher(),
-                pool=Pool.of(fold.pool.rows, Soft(self.labels[fold.number]), fold.pool.ids),
-            )
-            for fold in folds
-        ]  # fmt: skip
-        return TrainedModel(self.objective, c=self.c).predict_out_of_fold(relabelled)
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,12 @@ from understudy.data.examples import Gold, Pool
 from understudy.data.fitted_rows import fitted_keys
 from understudy.labels.base import Labels
 from understudy.labels.forms import Soft
-from understudy.maths.metric_scores import ACCURACY, row_losses
+from understudy.maths.metric_scores import ACCURACY, mean_and_error, row_losses
 from understudy.maths.opinion_pool import OpinionPool, Prior, fit_opinion_pool
 from understudy.maths.proportions import disagreement
 from understudy.maths.source_confusion import cross_likelihood, fit_sources, fit_votes
 from understudy.objective import Columns, Objective
-from understudy.reconciling.base_models import C, RelabelledModel, is_numeric
+from understudy.reconciling.base_models import C, TrainedModel, is_numeric
 from understudy.reconciling.cross_fitting import CrossFit, OutOfFold
 from understudy.training.automatic_options import mean_square
 from understudy.training.evaluation import COMPARED_ROWS
@@ -175,8 +175,8 @@ def opinion_losses(opinion: OpinionPool, y: Tensor, metric: str) -> Tensor:
 def significantly_less(single: Tensor, combined: Tensor) -> bool:
     """Whether one source has smaller losses on gold than all combined, by more than two standard errors: the best of
     many always looks good."""
-    gain = combined - single
-    return bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
+    gain, error = mean_and_error(combined - single)
+    return gain > 2 * error
 
 
 def labels_by_fold(fitted: CrossFit, predictions: OutOfFold, opinions: Sequence[OpinionPool]) -> list[Tensor]:
@@ -199,7 +199,7 @@ def cross_validate_student(
     fitted: CrossFit, labels: list[Tensor], executor: Any, *, progress: bool = False
 ) -> OutOfFold:
     """Out-of-fold predictions by "reconciled": students trained on ``labels_by_fold``."""
-    model = RelabelledModel(Objective(name="vanilla"), labels, default_c(fitted.pool))
+    model = TrainedModel(Objective(name="vanilla"), c=default_c(fitted.pool), labels=labels)
     folder = None if fitted.folder is None else fitted.folder / "reconciled"
     students = replace(fitted, base_models={"reconciled": model}, folder=folder, needed=("reconciled",))
     return students.run(executor, progress=progress)

@@ -64,7 +64,7 @@ from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import evaluate, predict
 from understudy.io.read import count_classes
-from understudy.maths.metric_scores import ACCURACY, LOG_LOSS, row_scores
+from understudy.maths.metric_scores import ACCURACY, LOG_LOSS, as_logits, mean_and_error, row_scores
 from understudy.models.registry import Student, initial_student
 from understudy.objective import Objective
 from understudy.store.option_fields import checked
@@ -161,13 +161,13 @@ def choose_epochs(
 
 def is_less(mine: Tensor, theirs: Tensor) -> bool:
     """Whether the mean is less, by more than the standard error of the difference, row by row."""
-    gain = theirs - mine
-    return len(gain) > 1 and float(gain.mean()) > float(gain.std()) / len(gain) ** 0.5
+    gain, error = mean_and_error(theirs - mine)
+    return gain > error
 
 
 def calibrated_losses(probs: Tensor, y: Tensor) -> Tensor:
     """Each row's log-loss at the one temperature, from e⁻² to e², that makes their mean the least."""
-    logits = probs.double().clamp(min=torch.finfo(torch.float32).tiny).log()
+    logits = as_logits(probs)
     temperatures = torch.linspace(-2, 2, 41, dtype=torch.float64).exp()
     every = [nn.functional.cross_entropy(logits / t, y, reduction="none") for t in temperatures]
     return min(every, key=lambda losses: float(losses.mean()))
