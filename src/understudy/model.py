@@ -96,9 +96,8 @@ class Model(Shown):
             raise UnderstudyError(f"{folder} does not say which files it was trained on; only us.fit and train do")
         request = TrainRequest.load(folder)
         if request.is_in_memory:
-            raise UnderstudyError(
-                f"{folder} was trained on tables in memory, which it does not keep; us.fit them again"
-            )
+            what = f"{folder} was trained on tables in memory, which it does not keep"
+            raise UnderstudyError(f"{what}; us.fit them again")
         return request.data.for_student(request.student).read(request.gold, **request.files)
 
     def predict(self, rows: Any, *, teacher: Any = None) -> Array:
@@ -274,9 +273,8 @@ def _table(given: Any, role: str, single: str) -> Any:
         return given
     most = 2 if role == "pool" else 3
     if not 2 <= len(given) <= most:
-        raise UnderstudyError(
-            f"{role} is a tuple of {len(given)}; pass (x, labels){' or (x, y, teacher)' * (most > 2)}"
-        )
+        wanted = f"(x, labels){' or (x, y, teacher)' * (most > 2)}"
+        raise UnderstudyError(f"{role} is a tuple of {len(given)}; pass {wanted}")
     x, labels, *teacher = given
     frame = as_frame(x)
     columns = {name: frame.column(name) for name in frame.names} if frame is not None else x

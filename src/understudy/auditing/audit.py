@@ -147,9 +147,8 @@ def audit(
     of classes. ``target``: the half-width of the noise interval for which more gold is counted, 0.02 for ±2 points.
     """
     if rows_wrong < 0 or confusions < 0 or not 0 < target < 1:
-        raise UnderstudyError(
-            f"audit(rows_wrong={rows_wrong}, confusions={confusions}, target={target}): counts, and a share"
-        )
+        given = f"rows_wrong={rows_wrong}, confusions={confusions}, target={target}"
+        raise UnderstudyError(f"audit({given}): counts, and a share")
     if gold is None:
         raise UnderstudyError("audit measures the teacher on gold, but gold=None; pass us.Gold(x, y, teacher=…)")
     check_sets(gold, pool)

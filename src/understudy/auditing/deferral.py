@@ -177,9 +177,8 @@ def defer(
     _check(target_accuracy, budget, error_cost, price=price, delta=delta)
     unseen = None if run.evaluation is None else run.evaluation.held_out
     if run.evaluation is None or unseen is None:
-        raise UnderstudyError(
-            "the run has no predictions of rows that did not train; train it with gold rows, at least 20, or --test"
-        )
+        cure = "train it with gold rows, at least 20, or --test"
+        raise UnderstudyError(f"the run has no predictions of rows that did not train; {cure}")
     rows = AnsweredRows.of(unseen, abstain=abstain)
     alone = {
         name: exact(float(right.sum()), len(right)) for name, right in rows.if_deferred.items() if right is not None

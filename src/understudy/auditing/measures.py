@@ -87,10 +87,9 @@ def audit_data(gold: Gold, pool: Pool | None, class_names: Sequence[Any] | None)
     """The gold rows that calibrate the teacher, and the pool rows it labelled."""
     rows, on_gold = gold.calibration()
     if on_gold is None or not len(rows):
-        raise UnderstudyError(
-            "no gold row has a teacher label, so the quality of the teacher's labels is unknown; give gold rows it "
-            "labelled (ids that are in the pool file, or us.Gold(x, y, teacher=…)) and that were not chosen"
-        )
+        what = "no gold row has a teacher label, so the quality of the teacher's labels is unknown"
+        cure = "give gold rows it labelled (by ids of the pool file, or us.Gold(x, y, teacher=…)) that were not chosen"
+        raise UnderstudyError(f"{what}; {cure}")
     labelled, kept = drop_unlabelled(pool)
     theirs = None
     if labelled is not None and labelled.teacher is not None:
@@ -105,9 +104,8 @@ def audit_data(gold: Gold, pool: Pool | None, class_names: Sequence[Any] | None)
     count = max(seen, mine.labels.classes or 0, simplest.classes or 0)
     names = [str(name) for name in (range(count) if class_names is None else class_names)]
     if len(names) < count:
-        raise UnderstudyError(
-            f"class_names holds {len(names)} names, but there are {count} classes; name them all, in order"
-        )
+        what = f"class_names holds {len(names)} names, but there are {count} classes"
+        raise UnderstudyError(f"{what}; name them all, in order")
     return AuditData(mine, truth, theirs, names, 0 if pool is None or theirs is None else len(pool) - len(theirs))
 
 

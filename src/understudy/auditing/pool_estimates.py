@@ -241,9 +241,8 @@ def estimate(
             raise UnderstudyError("labels holds only −1 for gold or for the pool; pass labels of rows of both")
         mine, theirs = (each.astype(np.int64) for each in given)
         if max(mine.max(), theirs.max()) >= len(data.names):
-            raise UnderstudyError(
-                f"labels holds a class above {len(data.names) - 1}, the last; name all in class_names"
-            )
+            last = len(data.names) - 1
+            raise UnderstudyError(f"labels holds a class above {last}, the last; name all in class_names")
         data = replace(data, labels=(mine, theirs))
     texts = [each.astype(str) for each in groups or ()]
     if texts and not np.isin(*texts).any():

@@ -69,10 +69,8 @@ def split_for_seed(gold: Gold, *, test: Gold | None, select: Gold | float, seed:
     random = (~gold.chosen).nonzero().squeeze(1)
     if test is None:
         if len(random) < 2 * FOLDS:
-            raise UnderstudyError(
-                f"{len(random)} gold rows are too few to be cut into {FOLDS} folds; pass test=, or at least "
-                f"{2 * FOLDS} gold rows that were not chosen by active learning"
-            )
+            cure = f"pass test=, or at least {2 * FOLDS} gold rows that were not chosen by active learning"
+            raise UnderstudyError(f"{len(random)} gold rows are too few to be cut into {FOLDS} folds; {cure}")
         repetition, fold = divmod(seed, FOLDS)
         rest, held_out = fold_rows(gold.y[random], FOLDS, repetition, stratify=False)[fold]
         tested, random = random[held_out], random[rest]
@@ -82,9 +80,8 @@ def split_for_seed(gold: Gold, *, test: Gold | None, select: Gold | float, seed:
     if isinstance(select, float) and select > 0:
         parts = split_rows(gold.y[random], {"select": select}, seed)
         if not len(parts["select"]) or not len(parts["train"]):
-            raise UnderstudyError(
-                f"select={select} of {len(random)} gold rows leaves no row on one side; pass select=0.0"
-            )
+            what = f"select={select} of {len(random)} gold rows leaves no row on one side"
+            raise UnderstudyError(f"{what}; pass select=0.0")
         picks, random = gold.take(random[parts["select"]]), random[parts["train"]]
     train = torch.cat([random, gold.chosen.nonzero().squeeze(1)]).sort().values
     mine = gold if len(train) == len(gold) else gold.take(train)
@@ -197,10 +194,8 @@ class Job:
         try:
             student.load_state_dict(safetensors.torch.load(cell.start))
         except (SafetensorError, RuntimeError) as error:
-            raise UnderstudyError(
-                f"the pretrained student does not load ({first_line(error)}); remove starts/{cell.seed}.safetensors "
-                "from the comparison's folder to pretrain it again"
-            ) from error
+            cure = f"remove starts/{cell.seed}.safetensors from the comparison's folder to pretrain it again"
+            raise UnderstudyError(f"the pretrained student does not load ({first_line(error)}); {cure}") from error
         return student
 
     @cached_property

@@ -91,10 +91,8 @@ def factored(right: Tensor, *, left: Tensor | None = None) -> Factored:
     # A squared distance may be four times the largest squared norm. NaN is not below the limit either.
     too_large = ~(squared_norms < torch.finfo(squared_norms.dtype).max / 8)
     if bool(too_large.any()):
-        raise UnderstudyError(
-            f"the squared norm of embedding row {int(too_large.nonzero()[0])} does not fit into {right.dtype}: "
-            "remove NaN and infinite values, or scale the features down"
-        )
+        what = f"the squared norm of embedding row {int(too_large.nonzero()[0])} does not fit into {right.dtype}"
+        raise UnderstudyError(f"{what}: remove NaN and infinite values, or scale the features down")
     return Factored(left, right, squared_norms)
 
 

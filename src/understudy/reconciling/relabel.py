@@ -123,12 +123,10 @@ def fit_base_models(
     folds: int, rows: int | None, folder: Path | None,
 ) -> CrossFit:  # fmt: skip
     """Cross-fitting with the student's training options, but those that concern its own training only."""
-    usable = int((~gold.chosen).sum())
-    if usable < max(FEWEST_ROWS, folds):
-        raise UnderstudyError(
-            f"{usable} gold rows are too few to weight label sources on; give at least {max(FEWEST_ROWS, folds)} that "
-            "were not chosen by active learning, or use another method"
-        )
+    usable, least = int((~gold.chosen).sum()), max(FEWEST_ROWS, folds)
+    if usable < least:
+        cure = f"give at least {least} that were not chosen by active learning, or use another method"
+        raise UnderstudyError(f"{usable} gold rows are too few to weight label sources on; {cure}")
     short = recipe.replace(patience=None, refine=False, ema=None, checkpoint_every=None, finetune_epochs=0)
     return CrossFit(
         student, gold, pool, base_models, short, classes, folds=folds, rows=rows, seed=recipe.seed, folder=folder

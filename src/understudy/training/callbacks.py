@@ -78,16 +78,15 @@ class Callback:
 class CallbackRunner:
     """Calls the callbacks of a training, in process 0, with a view of it; in a ``with`` block, also where it fails."""
 
-    def __init__(
-        self, callbacks: Sequence[Callback] = (), config: dict[str, Any] | None = None, folder: Path | None = None
-    ) -> None:
-        self.callbacks, self.config, self.folder = callbacks if is_first() else (), config or {}, folder
+    def __init__(self, callbacks: Sequence[Callback], config: dict[str, Any], folder: Path | None) -> None:
+        self.callbacks, self.config, self.folder = callbacks if is_first() else (), config, folder
         self._seen: Any = ()
 
     def call(self, moment: str, *seen: Any) -> None:
         """Call them in their order. ``seen``: student, history and facts, which grow; at first, and where they are
         others."""
-        self._seen = seen or self._seen
+        if self.callbacks:
+            self._seen = seen or self._seen
         for callback in self.callbacks if self._seen else ():
             student, history, facts = self._seen
             with torch.random.fork_rng():
@@ -100,6 +99,9 @@ class CallbackRunner:
         if kind is not None:
             with suppress(Exception):  # what failed first is what the user must read
                 self.call("on_failure")
+
+
+NO_CALLBACKS = CallbackRunner((), {}, None)
 
 
 def check_callbacks(callbacks: Any) -> None:

@@ -24,7 +24,7 @@ from understudy.inference.passes import evaluate, predicted
 from understudy.objective import Columns
 from understudy.store.console import EpochProgress, deferred
 from understudy.training.batch_loss import Batch
-from understudy.training.callbacks import CallbackRunner
+from understudy.training.callbacks import NO_CALLBACKS, CallbackRunner
 from understudy.training.checkpoint import Checkpoints, OptimizerState
 from understudy.training.distributed import is_first, on_rank_zero
 from understudy.training.optimizers import ITERATIONS, LBFGS, make_optimizer
@@ -37,14 +37,11 @@ PHASES = ("pretrain", "train", "finetune")
 
 def fit_run(
     session: Session, options: TrainingOptions, *, test: Gold | None = None, select: Gold | None = None,
-    checkpoints: Checkpoints | None = None, callbacks: CallbackRunner | None = None, resume: bool = False,
+    checkpoints: Checkpoints | None = None, callbacks: CallbackRunner = NO_CALLBACKS, resume: bool = False,
     progress: bool = False,
 ) -> Run:  # fmt: skip
     """Train the session's student in place; its run, in memory. Without ``checkpoints`` none are written."""
-    training, started = (
-        Training(session, options, checkpoints, callbacks, test=test, select=select),
-        time.perf_counter(),
-    )
+    started, training = time.perf_counter(), Training(session, options, checkpoints, callbacks, test, select)
     training.run(resume=resume, progress=progress)
     run = training.result()
     run.facts["fit_seconds"] = time.perf_counter() - started
@@ -90,7 +87,7 @@ class Training:
     session: Session
     options: TrainingOptions
     checkpoints: Checkpoints | None = None
-    callbacks: CallbackRunner | None = None
+    callbacks: CallbackRunner = NO_CALLBACKS
     test: Gold | None = None
     select: Gold | None = None
 
@@ -120,10 +117,9 @@ class Training:
         self.session.prepare(warn=not reached.is_past("pretrain"))
         self.facts["prepare_seconds"] = time.perf_counter() - clock
         if not reached.is_past("train"):
-            shown = progress and is_first()
-            bar = EpochProgress(self.session.objective.name, options.epochs, shown=True) if shown else None
-            with bar or nullcontext():
-                self._epochs("train", self.session, options, bar)
+            name, shown = self.session.objective.name, progress and is_first()
+            with EpochProgress(name, options.epochs, shown=shown) as self.bar:
+                self._epochs("train", self.session, options)
         if options.finetune_epochs:
             if options.patience is not None and reached.selected_state is not None and not reached.is_past("train"):
                 self.student.load_state_dict(reached.selected_state)
@@ -142,7 +138,7 @@ class Training:
         Training(session, options)._epochs("pretrain", session, options)
         return student.eval()
 
-    def _epochs(self, phase: str, session: Session, options: TrainingOptions, bar: EpochProgress | None = None) -> None:
+    def _epochs(self, phase: str, session: Session, options: TrainingOptions) -> None:
         """Train the student in place, epoch by epoch; ``self.progress`` says how far it is."""
         progress, checkpoints = self.progress, self.checkpoints
         self.ema = options.ema if phase == "train" else None
@@ -158,20 +154,20 @@ class Training:
             session.resume_at(progress.epoch, progress.batch)
             if self.session.refined is not None and not is_first():
                 self.session.refined.clear()
-            if bar is not None:
-                bar.resume(progress.history)
+            if phase == "train":
+                self.bar.resume(progress.history)
         else:
             if progress.phase != phase:
                 progress.phase, progress.epoch, progress.batch = phase, 0, 0
             if self.ema is not None:
                 self.ema.reset(self.student)
-        if phase == "train" and self.callbacks is not None:
+        if phase == "train":
             self.callbacks.call("on_start", self.student, progress.history, self.session.facts)
         # Until a checkpoint is of that very moment, SIGTERM does not end the process.
         with nullcontext() if checkpoints is None else deferred():
-            self._go_on(phase, session, options, bar)
+            self._go_on(phase, session, options)
 
-    def _go_on(self, phase: str, session: Session, options: TrainingOptions, bar: EpochProgress | None) -> None:
+    def _go_on(self, phase: str, session: Session, options: TrainingOptions) -> None:
         """From the epoch and the batch that ``self.progress`` names to the last."""
         progress = self.progress
         for epoch in range(progress.epoch, options.epochs):
@@ -189,10 +185,9 @@ class Training:
                 record = {"epoch": epoch + 1, "loss": loss, "lr": options.lr_at(epoch / options.epochs)}
                 record["seconds"] = time.perf_counter() - clock
                 self._measure(record)
-                if bar is not None:
-                    bar.epoch(record)
+                self.bar.epoch(record)
             self._save()
-            if phase == "train" and self.callbacks is not None:
+            if phase == "train":
                 self.callbacks.call("on_epoch")
             if self.checkpoints is not None:
                 self.checkpoints.may_stop()

@@ -85,9 +85,8 @@ def find_schedule(schedule: str | Schedule | Sequence[tuple[float, float]]) -> S
     try:
         return piecewise([(float(start), float(factor)) for start, factor in schedule])
     except (TypeError, ValueError, RuntimeError) as error:
-        raise UnderstudyError(
-            f"schedule={schedule!r}: give a name, a function of progress (0 … 1), or pairs (progress, factor)"
-        ) from error
+        wanted = "a name, a function of progress (0 … 1), or pairs (progress, factor)"
+        raise UnderstudyError(f"schedule={schedule!r}: give {wanted}") from error
 
 
 LBFGS, AUTO = "lbfgs", "auto"

@@ -89,9 +89,8 @@ def _first_logits(student: nn.Module, first: dict[str, Any]) -> list[Tensor]:
                 logits = logits_of(student, to_device(x, device_of(student)))
             except (RuntimeError, ValueError, TypeError, IndexError) as error:
                 shape = tuple(x.shape[1:]) if isinstance(x, Tensor) else sorted(x)
-                raise UnderstudyError(
-                    f"the student cannot take rows of shape {shape} ({name}.x): {first_line(error)}; match its input"
-                ) from error
+                what = f"the student cannot take rows of shape {shape} ({name}.x)"
+                raise UnderstudyError(f"{what}: {first_line(error)}; match its input") from error
             if logits.dim() != 2:
                 raise UnderstudyError(f"the student returned shape {tuple(logits.shape)}, not logits (rows, classes)")
             found.append(logits)

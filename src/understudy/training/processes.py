@@ -154,10 +154,9 @@ class Processes:
         for name in dict.fromkeys(name for each in (first, *others) for name in each):
             if odd := [rank for rank, other in enumerate(others, 1) if other.get(name) != first.get(name)]:
                 which = f"process{'es' * (len(odd) > 1)} {', '.join(map(str, odd))}"
-                raise UnderstudyError(
-                    f"different arguments: {name} is {first.get(name)} in process 0 and {others[odd[0] - 1].get(name)} "
-                    f"in {which}; give all processes of a training the same arguments, and the whole of the data"
-                )
+                values = f"{first.get(name)} in process 0 and {others[odd[0] - 1].get(name)} in {which}"
+                cure = "give all processes of a training the same arguments, and the whole of the data"
+                raise UnderstudyError(f"different arguments: {name} is {values}; {cure}")
 
     def _group_of(self, tensor: Tensor) -> Any:
         return self._steps if tensor.device.type == "cpu" else dist.group.WORLD
@@ -245,6 +244,5 @@ def _all_alive() -> Iterator[None]:
     except RuntimeError as error:
         reason = re.sub(r"^\[\S*\] ", "", first_line(error))  # without the place in gloo's source
         cure = "what was checkpointed is on the disk: go on with resume=True (--resume)"
-        raise UnderstudyError(
-            f"another process of this training has ended or does not answer ({reason}); {cure}"
-        ) from error
+        what = f"another process of this training has ended or does not answer ({reason})"
+        raise UnderstudyError(f"{what}; {cure}") from error

@@ -131,7 +131,7 @@ def _train(
         **settings,
     }  # fmt: skip
     checkpoints = None if folder is None else Checkpoints(folder, settings["settings"], every=options.checkpoint_every)
-    with CallbackRunner(callbacks, config, folder) if callbacks else nullcontext() as runner:
+    with CallbackRunner(callbacks, config, folder) as runner:
         run = fit_run(
             session, options, test=test, select=select, checkpoints=checkpoints, callbacks=runner, resume=resume,
             progress=progress,
@@ -161,8 +161,7 @@ def _train(
             run.trained = TrainedRows.of({name: part.rows for name, part in sets.items() if part is not None})
             run.save(folder)
             drop_checkpoints(folder)
-        if runner is not None:
-            runner.call("on_end", run.student, run.history, run.facts)
+        runner.call("on_end", run.student, run.history, run.facts)
     return run
 
 
@@ -227,12 +226,11 @@ def _check_request(
         raise UnderstudyError("patience stops on the select rows, but select=None; pass select=us.Gold(…)")
     if not (options.pretrain_epochs or options.finetune_epochs):
         return
+    train = "pretrain_epochs and finetune_epochs train on gold"
     if gold is None:
-        raise UnderstudyError("pretrain_epochs and finetune_epochs train on gold, but gold=None; pass gold")
+        raise UnderstudyError(f"{train}, but gold=None; pass gold")
     if not len(gold.training_rows()):
-        raise UnderstudyError(
-            "pretrain_epochs and finetune_epochs train on gold, but no row of it may train; pass others"
-        )
+        raise UnderstudyError(f"{train}, but no row of it may train; pass others")
 
 
 def _finished(folder: Path, student: nn.Module, settings: dict[str, Any], ema: EMA | None) -> Run:

@@ -81,9 +81,8 @@ class Aligner:
         self.route: Route = "forward"
         self._proven = False
         if not self.parameters:
-            raise UnderstudyError(
-                f"{type(model).__name__} has no trainable parameter to align; unfreeze some with requires_grad_(True)"
-            )
+            cure = "unfreeze some with requires_grad_(True)"
+            raise UnderstudyError(f"{type(model).__name__} has no trainable parameter to align; {cure}")
 
     def direction(self, gold_loss: Callable[[], Tensor]) -> Direction:
         """The gradient of a scalar gold loss with respect to the trainable parameters; buffers stay as they are."""
@@ -165,9 +164,8 @@ def _scalar(loss: Tensor) -> Tensor:
 
 def _per_example(losses: Tensor) -> Tensor:
     if losses.dim() != 1:
-        raise UnderstudyError(
-            f"the losses have shape {tuple(losses.shape)} instead of one per example (B,); use reduction='none'"
-        )
+        wanted = "one per example (B,); use reduction='none'"
+        raise UnderstudyError(f"the losses have shape {tuple(losses.shape)} instead of {wanted}")
     return losses
 
 
