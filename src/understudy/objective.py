@@ -25,6 +25,7 @@ from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels
 from understudy.labels.reliability import Reliability
 from understudy.maths.losses import cross_entropy
+from understudy.maths.mixing import best_class
 from understudy.store.option_fields import checked_plainly
 
 #: Per-example values in pool order, named ``slot.value``.
@@ -220,11 +221,6 @@ class Term(Slot):
     @abstractmethod
     def __call__(self, step: Step) -> Tensor:
         """An extra loss per row, ``(B,)``."""
-
-
-def best_class(scores: Tensor) -> Tensor:
-    """1 for the class of the largest score, 0 for the others, ``(…, C)``."""
-    return torch.zeros_like(scores).scatter_(-1, scores.argmax(-1, keepdim=True), 1.0)
 
 
 @dataclass(frozen=True)

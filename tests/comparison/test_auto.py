@@ -260,14 +260,14 @@ def _pilot(gold: us.Gold, pool: us.Pool, folder: Path | None = None) -> Pilot:
 def test_a_damaged_part_is_named(tmp_path: Path) -> None:
     gold, pool, _ = blobs(0.3)
     pilot = _pilot(gold, pool, tmp_path)
-    pilot.fit(InProcess())
+    pilot.base_models.run(InProcess())
     (part, *_) = sorted((tmp_path / "parts").iterdir())
     part.write_bytes(part.read_bytes()[:-200])
     with pytest.raises(us.UnderstudyError, match=f"{part.name} cannot be read .* remove it"):
-        pilot.fit(InProcess())
+        pilot.base_models.run(InProcess())
     np.save(part, np.zeros((2, 3)))
     with pytest.raises(us.UnderstudyError, match="is damaged"):
-        pilot.fit(InProcess())
+        pilot.base_models.run(InProcess())
 
 
 def test_the_choice_in_words() -> None:

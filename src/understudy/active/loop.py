@@ -71,10 +71,6 @@ def score(student: nn.Module, x: Any, *, ema: EMA | None = None, layer: str | No
     return Scores(probs, hidden, *(_pass(ema.module, x, layer) if ema is not None else ()))
 
 
-def needs_ema(strategy: str) -> bool:
-    return any(name.endswith("_ema") for name in strategy_named(strategy).needs)
-
-
 def _pass(model: nn.Module, x: Any, layer: str | None) -> list[Tensor]:
     tap = FeatureTap(model, layer)
 
@@ -143,7 +139,8 @@ class Loop:
             count = f"{len(self.class_names)} names, the student {self.classes} outputs"
             raise UnderstudyError(f"class_names= has {count}; give one for each")
         decay, warmup = self.options.ema_decay, self.options.ema_warmup
-        self.ema = EMA(self.fresh, decay=decay, warmup=warmup) if needs_ema(strategy) else None
+        needs_ema = any(name.endswith("_ema") for name in strategy_named(strategy).needs)
+        self.ema = EMA(self.fresh, decay=decay, warmup=warmup) if needs_ema else None
         self.settings = self._settings()
         with locked(self.folder) if (self.folder / STATE).exists() else nullcontext():
             self.state = LoopState.open(self.folder, self.settings)

@@ -7,12 +7,12 @@ from typing import Literal
 from understudy.acquisition.strategies import NAMES
 from understudy.io.data_options import FILES
 from understudy.methods import NAMES as METHOD_NAMES
-from understudy.store.option_fields import check_options, option, typed_option
+from understudy.store.option_fields import OptionTable, option, typed_option
 from understudy.training.options import AUTO
 
 
 @dataclass(frozen=True)
-class LoopOptions:
+class LoopOptions(OptionTable):
     budget: int = typed_option(help="Labels to request in all, the start included.", least=1)
     start: int = typed_option(50, help="Rows of the first round, drawn at random.", least=0)
     batch: int = typed_option(50, help="Rows of every further round, picked by the strategy.", least=1)
@@ -28,9 +28,6 @@ class LoopOptions:
         False, help="Without test rows, cross-validate on the rows drawn at random.", may_differ=True
     )
     progress: bool = option(True, help="Print a line per round.", may_differ=True)
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
 
 @dataclass(frozen=True, kw_only=True)

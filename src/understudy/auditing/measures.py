@@ -31,6 +31,7 @@ from understudy.data.examples import Gold, Pool, drop_unlabelled
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Ranking
 from understudy.labels.forms import Labels
+from understudy.maths.classification_metrics import confusion_counts
 from understudy.maths.confidence import calibration_error
 from understudy.maths.proportions import Share, exact, holm, stratified, two_sided
 from understudy.maths.temperature import calibration_gap
@@ -307,8 +308,7 @@ def _top_k(data: AuditData) -> list[Share]:
 def confusion_of(data: AuditData, strata: RowStrata | None, *, most: int) -> Confusion:
     """The confusion matrix on gold, its ``most`` frequent errors on the pool, and their asymmetries."""
     classes = data.classes
-    cells = np.bincount(data.truth * classes + data.gold.predicted, minlength=classes * classes)
-    matrix = cells.reshape(classes, classes)
+    matrix = confusion_counts(data.truth, data.gold.predicted, classes=classes)
     pool = None if data.pool is None else np.bincount(data.pool.predicted, minlength=classes)
     # Affected rows of the pool (of gold, without one): the rate among rows predicted so, times those rows.
     sizes = (matrix / np.maximum(matrix.sum(0), 1)) * (matrix.sum(0) if pool is None else pool)

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from understudy.cli import shared
-from understudy.cli.shared import flag, takes_options
+from understudy.cli.shared import CLASSES, Quiet, flag, loading, takes_options
 from understudy.errors import UnderstudyError
 from understudy.io.data_options import ColumnOptions, pool_file
 from understudy.llm.ask_options import COST, PROMPT, AskOptions
@@ -19,7 +18,7 @@ BATCHES = "Batches"
 def ask_command(
     options: AskOptions,
     columns: ColumnOptions,
-    classes: Annotated[str, shared.CLASSES],
+    classes: Annotated[str, CLASSES],
     pool: Annotated[Path | None, flag("The rows, of any kind that train reads, with ids. Default: gold's.")] = None,
     out: Annotated[Path, typer.Option(help="Of the answers and labels; the same one continues.")] = Path("llm_labels"),
     text: Annotated[str | None, flag("The column of texts. Default: the only one.")] = None,
@@ -39,7 +38,7 @@ def ask_command(
     batch_output: Annotated[
         list[Path] | None, flag("Read the output of a batch service; repeat.", panel=BATCHES)
     ] = None,
-    quiet: shared.Quiet = False,
+    quiet: Quiet = False,
 ) -> None:
     """Label every row of a pool by an LLM, at any server that speaks OpenAI's protocol.
 
@@ -64,7 +63,7 @@ def ask_command(
     names = [name.strip() for name in classes.split(",")]
     if batch and (batch_output or dry_run or options.again):
         raise UnderstudyError("--batch writes request files and does nothing else; leave the other options for later")
-    with shared.loading():
+    with loading():
         from understudy.llm.ask_files import AskFiles, read_output, rows_under_way, write_batches
         from understudy.llm.asking import check_stopped, estimate_cost, first_messages
         from understudy.llm.request import make_plan

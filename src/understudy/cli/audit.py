@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import shared
-from understudy.cli.shared import flag, takes_options
+from understudy.cli.shared import POOL, Quiet, flag, takes_options
 from understudy.errors import UnderstudyError, shown
 from understudy.io.data_options import FEATURES, DataOptions, pool_file
 from understudy.store.files import check_new_file, write_json
@@ -17,7 +16,7 @@ from understudy.store.files import check_new_file, write_json
 def audit_command(
     gold: Annotated[Path, flag("Trusted labels, of rows the teacher labelled too.")],
     data: DataOptions,
-    pool: Annotated[Path | None, shared.POOL] = None,
+    pool: Annotated[Path | None, POOL] = None,
     out: Annotated[Path | None, flag("New .html page, with all scores beside it as .csv; or .json.")] = None,
     rows_wrong: Annotated[int, typer.Option(min=0, help="How many suspect rows to list; 0: none.")] = 20,
     target: Annotated[float, typer.Option(help="Count the gold rows for a noise interval of ± so many points.")] = 2.0,
@@ -28,7 +27,7 @@ def audit_command(
             help="For suspects: an encoder's name or folder, or auto; none: TF-IDF.", rich_help_panel=FEATURES
         ),
     ] = "none",
-    quiet: shared.Quiet = False,
+    quiet: Quiet = False,
 ) -> None:
     """Say how good the labels of a pool are, how sure that is, and what to expect of each method.
 

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import shared
-from understudy.cli.shared import flag, takes_options
+from understudy.cli.shared import flag, loading, takes_options
 from understudy.errors import UnderstudyError
 from understudy.io.data_options import ColumnOptions, pool_file, read_classes
 from understudy.store.option_fields import read_pairs
@@ -54,7 +53,7 @@ def budget_command(
         prices = {name: float(typed) for name, typed in read_pairs(price, "price", wanted, last=True).items()}
     except ValueError as error:
         raise UnderstudyError(f"--price: {error}; it is not like {wanted}") from error
-    with shared.loading():
+    with loading():
         from understudy.active.label_plan import plan_labels
         from understudy.active.plan_files import read_sources, write_plan
 

@@ -5,14 +5,13 @@ from typing import Any
 import typer
 
 from understudy.active.loop_options import CampaignOptions
-from understudy.cli import shared
-from understudy.cli.shared import takes_options
+from understudy.cli.shared import Quiet, loading, takes_options
 from understudy.errors import UnderstudyError
 from understudy.io.data_options import DataOptions
 
 
 @takes_options("ema", "small", "checkpoint_every", "patience", "finetune", "finetune_lr")
-def campaign_command(options: CampaignOptions, data: DataOptions, quiet: shared.Quiet = False, **training: Any) -> None:
+def campaign_command(options: CampaignOptions, data: DataOptions, quiet: Quiet = False, **training: Any) -> None:
     """Label rows in rounds, the most useful first, and see the accuracy gained per label.
 
     Round 0 has rows drawn at random; every further one those that the strategy picks with the last student. Labels come
@@ -38,7 +37,7 @@ def campaign_command(options: CampaignOptions, data: DataOptions, quiet: shared.
     """
     if options.label == "page" and options.answers is not None:
         raise UnderstudyError("--answers is a file, and with --label page people label; give one of them")
-    with shared.loading():
+    with loading():
         from understudy.active.campaign import run_campaign
 
     run_campaign(options, data, training, echo=typer.echo)

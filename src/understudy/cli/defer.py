@@ -5,15 +5,14 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import shared
-from understudy.cli.shared import flag
+from understudy.cli.shared import RunFolder, flag, loading
 from understudy.errors import shown
 
 PAGE = "deferral.html"
 
 
 def defer_command(
-    run: shared.RunFolder,
+    run: RunFolder,
     target_accuracy: Annotated[float | None, flag("The accuracy of all answers, e.g. 0.9.")] = None,
     budget: Annotated[float | None, flag("Instead: the largest share of rows to defer, e.g. 0.2.")] = None,
     price: Annotated[float | None, flag("Of an answer of the teacher, in any unit; shows costs.")] = None,
@@ -44,7 +43,7 @@ def defer_command(
 
     `understudy defer runs/first --target-accuracy 0.95 --abstain`
     """
-    with shared.loading():
+    with loading():
         from understudy.auditing.deferral import defer
         from understudy.report.deferral_page import print_deferral, write_deferral_page
 

@@ -5,21 +5,20 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import shared
-from understudy.cli.shared import flag, takes_options
+from understudy.cli.shared import FileOrShards, Quiet, RunFolder, ShardRay, ShardWorkers, flag, open_run, takes_options
 from understudy.errors import shown
 from understudy.io.data_options import ColumnOptions
 
 
 @takes_options("teacher")
 def encode_command(
-    run: shared.RunFolder,
-    pool: shared.FileOrShards,
+    run: RunFolder,
+    pool: FileOrShards,
     out: Annotated[Path, flag("New folder of shards; or a new .parquet, .jsonl or .npz file.")],
     columns: ColumnOptions,
-    workers: shared.ShardWorkers = None,
-    ray: shared.ShardRay = None,
-    quiet: shared.Quiet = False,
+    workers: ShardWorkers = None,
+    ray: ShardRay = None,
+    quiet: Quiet = False,
 ) -> None:
     """Compute the features of a pool once, as the student of a finished training takes them, in a column `x`.
 
@@ -32,7 +31,7 @@ def encode_command(
     `understudy encode runs/first pool --out encoded --ray local`
     """
     kinds = (".parquet", ".jsonl", ".npz")
-    given, executor = shared.open_run(run, pool, columns.mapping, out, "features are", kinds, workers, ray)
+    given, executor = open_run(run, pool, columns.mapping, out, "features are", kinds, workers, ray)
     from understudy.parallel.run_on_file import Encode
 
     summaries = given.write(Encode(given.featuriser), out, title="encode", progress=not quiet, executor=executor)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from understudy.cli import shared
-from understudy.cli.shared import flag, takes_options
+from understudy.cli.shared import GOLD, POOL, Quiet, flag, takes_options
 from understudy.errors import UnderstudyError, shown, warn
 from understudy.io.data_options import DataOptions, is_batch, pool_file, read_list
 from understudy.store.console import collected_warnings
@@ -22,9 +21,9 @@ PROXIES = ("teacher", "reconciled")
 
 @takes_options("image_size", "scale")
 def estimate_command(
-    gold: Annotated[list[str], shared.GOLD],
+    gold: Annotated[list[str], GOLD],
     data: DataOptions,
-    pool: Annotated[Path | None, shared.POOL] = None,
+    pool: Annotated[Path | None, POOL] = None,
     what: Annotated[str, typer.Option(help=f"{WHAT}; separated by commas.")] = "share",
     by: Annotated[
         str | None, flag("Also by group: a column of the files, or day:, week:, month: or year: and a column of dates.")
@@ -38,7 +37,7 @@ def estimate_command(
         float | None, flag("Count the gold rows that narrow an interval to so many points, from end to end.")
     ] = None,
     out: Annotated[Path | None, flag("New .html page or .json file.")] = None,
-    quiet: shared.Quiet = False,
+    quiet: Quiet = False,
 ) -> None:
     """Estimate the shares of the classes in a pool, and how good its labels are, with 95% intervals.
 

@@ -6,17 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from understudy.cli import shared
-from understudy.cli.shared import flag
+from understudy.cli.shared import Quiet, RunFolder, Selected, flag, loading
 from understudy.errors import shown
 
 
 def export_command(
-    run: shared.RunFolder,
+    run: RunFolder,
     out: Annotated[Path, flag("New folder; or a file: .onnx, .safetensors, .pt (TorchScript), .pt2.")],
-    selected: shared.Selected = False,
+    selected: Selected = False,
     rows: Annotated[Path | None, flag("A file whose first rows serve the check.")] = None,
-    quiet: shared.Quiet = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write a trained student so that it runs without this package.
 
@@ -33,7 +32,7 @@ def export_command(
     """
     import torch
 
-    with shared.loading():
+    with loading():
         from understudy.inference.export import export
         from understudy.inference.export_formats import ROWS
         from understudy.parallel.run_on_file import RunOnFile

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from understudy.cli import shared
-from understudy.cli.shared import argument, flag
+from understudy.cli.shared import CLASSES, argument, flag, loading
 from understudy.io.exchange import FORMS as PEOPLES_FORMS
 from understudy.io.exchange import TOOLS
 from understudy.labels import ANSWER_FORMS
@@ -17,7 +16,7 @@ PEOPLE = "People's answers"
 
 def import_command(
     files: Annotated[list[Path], argument("Files of answers; folders with --from argilla, datasets.")],
-    classes: Annotated[str, shared.CLASSES],
+    classes: Annotated[str, CLASSES],
     out: Annotated[Path, typer.Option(help="New file: .parquet, .jsonl or .npz.")] = Path("labels.parquet"),
     pool: Annotated[Path | None, flag("The file the ids come from, to write with its labels.")] = None,
     alias: Annotated[list[str] | None, flag("Another word for a class; repeat for more.", metavar="WORD=CLASS")] = None,
@@ -58,7 +57,7 @@ def import_command(
     """
     names = [name.strip() for name in classes.split(",")]
     given: dict[str, Any] = {"pool": pool, "aliases": read_aliases(alias), "echo": typer.echo}
-    with shared.loading():
+    with loading():
         from understudy.io.exchange.annotations import import_annotations, import_llm_answers
 
     if source == "llm":

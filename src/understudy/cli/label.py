@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from understudy.cli import shared
-from understudy.cli.shared import argument, flag, takes_options
+from understudy.cli.shared import argument, flag, loading, takes_options
 from understudy.errors import UnderstudyError
 from understudy.io.data_options import ColumnOptions, read_classes, read_list
 
@@ -65,7 +64,7 @@ def label_command(
 
     `understudy label reviews.csv --classes neg,pos --annotator ann --annotator bob --overlap 0.2`
     """
-    with shared.loading():
+    with loading():
         from understudy.web.answer_book import AnswerBook
         from understudy.web.cards import Cards
         from understudy.web.serve import LabelServer, add_rows, check_export, serve_rows, write_answers

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from understudy.cli import shared
-from understudy.cli.shared import flag, takes_options
+from understudy.cli.shared import GOLD, POOL, Quiet, Ray, Student, flag, takes_options, where_to_run
 from understudy.comparison.comparison_options import ReconcileOptions
 from understudy.errors import shown
 from understudy.io.data_options import DataOptions, pool_file
@@ -21,15 +20,15 @@ if TYPE_CHECKING:
 
 @takes_options("ema", "small", "checkpoint_every", "patience", "finetune", "finetune_lr")
 def reconcile_command(
-    gold: Annotated[list[str], shared.GOLD],
+    gold: Annotated[list[str], GOLD],
     data: DataOptions,
     options: ReconcileOptions,
-    pool: Annotated[Path | None, shared.POOL] = None,
+    pool: Annotated[Path | None, POOL] = None,
     out: Annotated[Path, typer.Option(help="New .parquet, .jsonl or .npz file.")] = Path("labels.parquet"),
     parts: Annotated[Path | None, flag("Folder that keeps finished trainings; the same command resumes.")] = None,
-    student: shared.Student = AUTO,
-    ray: shared.Ray = None,
-    quiet: shared.Quiet = False,
+    student: Student = AUTO,
+    ray: Ray = None,
+    quiet: Quiet = False,
     **training: Any,
 ) -> None:
     """Make better labels for a pool: combine the teacher's with predictions of base models.
@@ -66,7 +65,7 @@ def reconcile_command(
         reconciled = reconcile(
             main.student, main.gold, main.pool, out=parts, progress=not quiet, methods=options.methods,
             folds=options.folds, rows=options.rows, others=dict(zip([plain_name(examples)], others, strict=False)),
-            **shared.where_to_run(options.workers, ray), **main.options,
+            **where_to_run(options.workers, ray), **main.options,
         )  # fmt: skip
     print_sources(reconciled.facts())
     table = read_table(rows := pool_file(gold, pool), columns=data.mapping)

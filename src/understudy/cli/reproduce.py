@@ -13,8 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import understudy
-from understudy.cli import shared
-from understudy.cli.shared import argument, flag
+from understudy.cli.shared import Ray, argument, flag, where_to_run
 from understudy.errors import UnderstudyError
 
 
@@ -26,7 +25,7 @@ def reproduce_command(
     out: Annotated[Path | None, flag("Folder for the page and its numbers.")] = None,
     work: Annotated[Path, typer.Option(help="Where finished jobs are kept.")] = Path("runs/reproduce"),
     workers: Annotated[int, typer.Option(min=1, help="Processes of one thread each.")] = 2,
-    ray: shared.Ray = None,
+    ray: Ray = None,
 ) -> None:
     """List the papers' tables and figures, or run some of them.
 
@@ -54,7 +53,7 @@ def reproduce_command(
     every: list[Any] = []
     failed = reproduce.run(
         chosen, scale=scale, seeds=seeds, minutes=minutes, work=work, say=typer.echo, on_finished=every.append,
-        **{"workers": workers} | shared.where_to_run(workers, ray),
+        **{"workers": workers} | where_to_run(workers, ray),
     )  # fmt: skip
     # Of an experiment that got more seeds, the last.
     for finished in {each.experiment.name: each for each in every}.values():

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import shared
-from understudy.cli.shared import argument, flag, takes_options
+from understudy.cli.shared import argument, flag, loading, takes_options
 from understudy.errors import UnderstudyError, optional, warn
 from understudy.llm.ask_options import TeacherOptions
 
@@ -64,7 +63,7 @@ def serve_command(
     if log_content and log is None:
         raise UnderstudyError("--log-content needs --log FOLDER, where rows are kept")
     compiled = _compiled(pattern)
-    with shared.loading():
+    with loading():
         from understudy.serving.served_model import NEEDS
 
         for module in ("starlette", "uvicorn"):

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import shared
-from understudy.cli.shared import argument, flag, takes_options
+from understudy.cli.shared import CLASSES, argument, flag, loading, takes_options
 from understudy.errors import UnderstudyError
 from understudy.io.data_options import ColumnOptions
 from understudy.io.exchange import TOOLS
@@ -17,7 +16,7 @@ from understudy.store.files import check_new_file
 def tasks_command(
     table: Annotated[Path, argument("A file of any kind that train reads, with ids.")],
     to: Annotated[str, flag(f"One of {', '.join(TOOLS)}.", "--to")],
-    classes: Annotated[str, shared.CLASSES],
+    classes: Annotated[str, CLASSES],
     out: Annotated[Path, flag("New .json or .jsonl file, or folder.")],
     columns: ColumnOptions,
     batch: Annotated[Path | None, flag("Only the rows of this file, e.g. of select.")] = None,
@@ -44,7 +43,7 @@ def tasks_command(
     """
     if to not in TOOLS:
         raise UnderstudyError(f"--to {to!r} is not known; use one of {', '.join(TOOLS)}")
-    with shared.loading():
+    with loading():
         from understudy.io.exchange import find_tool
         from understudy.io.exchange.tasks import make_tasks
         from understudy.io.table import read_table

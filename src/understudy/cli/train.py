@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from understudy.cli import shared
-from understudy.cli.shared import flag, takes_options
+from understudy.cli.shared import GOLD, POOL, SELECT, TEST, Quiet, Student, Track, flag, loading, takes_options
 from understudy.errors import UnderstudyError, shown
 from understudy.io.data_options import DataOptions
 from understudy.methods import NAMES
@@ -30,16 +29,16 @@ def train_command(
     context: typer.Context,
     out: Annotated[Path, flag("New folder for the run.")],
     data: DataOptions,
-    gold: Annotated[list[str] | None, shared.GOLD] = None,
-    pool: Annotated[Path | None, shared.POOL] = None,
+    gold: Annotated[list[str] | None, GOLD] = None,
+    pool: Annotated[Path | None, POOL] = None,
     method: Annotated[str | None, flag(METHOD)] = None,
     option: Annotated[list[str] | None, flag("An option of the method, e.g. lower_bound=0.6; repeat for more.")] = None,
-    student: shared.Student = AUTO,
-    quiet: shared.Quiet = False,
+    student: Student = AUTO,
+    quiet: Quiet = False,
     resume: Annotated[bool, flag("Continue the run in --out, with its options.", "--resume")] = False,
-    test: Annotated[Path | None, shared.TEST] = None,
-    select: Annotated[Path | None, shared.SELECT] = None,
-    track: shared.Track = None,
+    test: Annotated[Path | None, TEST] = None,
+    select: Annotated[Path | None, SELECT] = None,
+    track: Track = None,
     **training: Any,
 ) -> None:
     """Train a student on gold and pool, and write the run and its report.html.
@@ -88,7 +87,7 @@ def train_command(
     `torchrun --nproc-per-node 2 -m understudy train --gold gold.npz --pool pool.npz --out runs/sixth`: by two processes
     together, to the same result
     """
-    with shared.loading():
+    with loading():
         from understudy.store.files import work_folder
         from understudy.training.distributed import is_restarted, process_group
         from understudy.training.job import TrainRequest, begin, has_request

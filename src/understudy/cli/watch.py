@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import shared
-from understudy.cli.shared import argument, flag, takes_options
+from understudy.cli.shared import argument, flag, loading, takes_options
 from understudy.errors import UnderstudyError, shown
 from understudy.io.data_options import ColumnOptions
 from understudy.store.files import check_new_file
@@ -53,7 +52,7 @@ def watch_command(
         raise UnderstudyError("--draw, --out and --gold go together: how many anchors, where to, and where they are")
     if out is not None:
         check_new_file(out, "anchors are", (".csv", ".parquet", ".jsonl"))
-    with shared.loading():
+    with loading():
         from understudy.auditing.watch_files import WatchFolder, read_anchors
         from understudy.report.watch_text import print_looks
         from understudy.store.files import locked

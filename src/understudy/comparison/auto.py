@@ -79,9 +79,6 @@ class Pilot:
     def gold(self) -> Gold:
         return self.view.gold
 
-    def fit(self, executor: Executor, *, progress: bool = False) -> OutOfFold:
-        return self.base_models.run(executor, progress=progress)
-
     def candidates(
         self, found: OutOfFold, sources: OutOfFold, labels: ReconciledPool | None, executor: Executor, *,
         progress: bool = False,
@@ -140,7 +137,7 @@ def run_pilots(
     if random < needed:
         warn(f"{random} gold rows are too few to choose a method on ({needed} or more are needed); vanilla is trained")
         return {}, None
-    found = {name: pilot.fit(executor, progress=progress) for name, pilot in pilots.items()}
+    found = {name: pilot.base_models.run(executor, progress=progress) for name, pilot in pilots.items()}
     sources = joint_predictions(found)
     labels = reconciled_pool(first.base_models, sources) if first.own.reconcile else None
     eligible = {name: pilot for name, pilot in pilots.items() if not pilot.view.sources_only}

@@ -52,8 +52,9 @@ def parse_methods(methods: Sequence[str]) -> dict[str, Objective]:
     if isinstance(methods, str):
         raise UnderstudyError(f"methods={methods!r} is a text; pass a list of names, e.g. ['slam', 'weighted']")
     if not isinstance(methods, Iterable):
-        cure = "pass a list of names, e.g. ['slam', 'weighted'], or a mapping"
-        raise UnderstudyError(f"methods= is a {type(methods).__name__}; {cure}")
+        raise UnderstudyError(
+            f"methods= is a {type(methods).__name__}; pass a list of names, e.g. ['slam', 'weighted'], or a mapping"
+        )
     objectives: dict[str, Objective] = {}
     for text in methods:
         name, *options = str(text).split(":")
@@ -74,8 +75,9 @@ def _built(methods: Mapping[str, Objective | Callable[[], Objective]]) -> dict[s
     for name, given in methods.items():
         objective = given() if callable(given) and not isinstance(given, Objective) else given
         if not isinstance(objective, Objective):
-            kind = type(objective).__name__
-            raise UnderstudyError(f"methods[{name!r}] is a {kind}; pass what a method returns, e.g. us.slam()")
+            raise UnderstudyError(
+                f"methods[{name!r}] is a {type(objective).__name__}; pass what a method returns, e.g. us.slam()"
+            )
         built[name] = objective
     return built
 

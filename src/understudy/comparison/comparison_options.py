@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from understudy.store.option_fields import check_options, option
+from understudy.store.option_fields import OptionTable, option
 
 Table = TypeVar("Table")
 #: Names, or names with what a method returns, or a function without arguments that returns it.
@@ -21,18 +21,15 @@ def split_names(text: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class CompareOptions:
+class CompareOptions(OptionTable):
     seeds: int | Iterable[int] = option(
         5, help="How many seeds, each with its own split and initial student.", typed=int
     )
     workers: int | None = option(None, help=WORKERS, typed=int | None, least=1)
 
-    def __post_init__(self) -> None:
-        check_options(self)
-
 
 @dataclass(frozen=True)
-class ReconcileOptions:
+class ReconcileOptions(OptionTable):
     methods: Methods | None = option(
         None, help="Methods for base models, e.g. gce,slam. Default: chosen automatically.", typed=str | None,
         read=lambda text: None if text is None else split_names(text),
@@ -43,21 +40,15 @@ class ReconcileOptions:
     )
     workers: int | None = option(None, help=WORKERS, typed=int | None, least=1)
 
-    def __post_init__(self) -> None:
-        check_options(self)
-
 
 @dataclass(frozen=True)
-class AutoOptions:
+class AutoOptions(OptionTable):
     methods: Methods | None = option(None, help="Candidates; None: chosen by the form of the labels.")
     reconcile: bool = option(True, help="Whether reconciled labels are a candidate.")
     pilot_rows: int = option(20_000, help="Pool rows that train the pilot's candidates.", least=1)
     pilot_epochs: int | None = option(None, help="Their epochs; None: as many as the training, at most 30.", least=1)
     folds: int = option(4, help="Parts of gold; each candidate is trained once without each.", least=2)
     workers: int | None = option(None, help=WORKERS, least=1)
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
 
 def take_options(table: type[Table], options: Mapping[str, Any]) -> tuple[Table, dict[str, Any]]:

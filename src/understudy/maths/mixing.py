@@ -15,6 +15,11 @@ from torch import Tensor
 _SMALLEST = torch.finfo(torch.float32).tiny
 
 
+def best_class(scores: Tensor) -> Tensor:
+    """1 for the class of the largest score, 0 for the others, ``(…, C)``."""
+    return torch.zeros_like(scores).scatter_(-1, scores.argmax(-1, keepdim=True), 1.0)
+
+
 def top_mask(teacher: Tensor, k: Tensor) -> Tensor:
     """0/1 indicator of each row's k largest entries, ``(B, C)``, ``(B,) -> (B, C)`` bool. Ties: lower class first."""
     order = teacher.argsort(dim=-1, descending=True, stable=True)

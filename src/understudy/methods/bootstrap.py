@@ -18,8 +18,9 @@ from typing import Unpack
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
+from understudy.maths.mixing import best_class
 from understudy.method_options import Slots, method
-from understudy.objective import Objective, Step, Target, TeacherTarget, best_class
+from understudy.objective import Objective, Step, Target, TeacherTarget
 from understudy.store.option_fields import check_interval
 
 __all__ = ["bootstrap", "bootstrap_target"]

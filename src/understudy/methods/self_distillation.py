@@ -26,8 +26,9 @@ from typing import Unpack
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
+from understudy.maths.mixing import best_class
 from understudy.method_options import Slots, method
-from understudy.objective import Objective, Step, Target, TeacherTarget, best_class
+from understudy.objective import Objective, Step, Target, TeacherTarget
 from understudy.store.option_fields import check_interval
 
 __all__ = ["self_distillation", "self_distillation_target"]

@@ -23,8 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from understudy.maths.losses import cross_entropy
+from understudy.maths.mixing import best_class
 from understudy.method_options import Slots, method
-from understudy.objective import Columns, Context, Link, Objective, Step, TeacherTarget, best_class
+from understudy.objective import Columns, Context, Link, Objective, Step, TeacherTarget
 from understudy.store.option_fields import check_interval
 
 __all__ = ["sop", "sop_link"]

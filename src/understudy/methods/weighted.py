@@ -26,10 +26,11 @@ from understudy.data.rows import SubsetRows
 from understudy.errors import UnderstudyError
 from understudy.maths.confidence import MEASURES
 from understudy.maths.losses import cross_entropy
+from understudy.maths.mixing import best_class
 from understudy.maths.weights import debias_in_plane, distortion_of
 from understudy.method_options import Slots, method
 from understudy.methods.vanilla import reweighted
-from understudy.objective import Columns, Context, Loss, Objective, Weight, best_class
+from understudy.objective import Columns, Context, Loss, Objective, Weight
 from understudy.store.option_fields import check_interval
 
 __all__ = ["debias_weight", "debias_weights", "given_weight", "weighted"]

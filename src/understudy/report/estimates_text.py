@@ -27,8 +27,9 @@ def estimate_tables(found: Sequence[Estimate], width: float | None) -> list[tupl
     headings = [*names, "estimate", "95% CI", "gold alone", "worth", *more]
     rows = [
         [
-            *_names(one, names), _percent(one.value), ci(one.value), _alone(one.gold_only), _worth(one),
-            *([] if width is None else [_more(one, width)]),
+            *_names(one, names), f"{one.value.estimate:.1%}" if one.value.known else UNKNOWN, ci(one.value),
+            UNKNOWN if one.gold_only is None else ci(one.gold_only),
+            UNKNOWN if one.worth is None else f"{one.worth:.1f}×", *([] if width is None else [_more(one, width)]),
         ]
         for one in values
     ]  # fmt: skip
@@ -43,21 +44,9 @@ def _names(one: Estimate, names: list[str]) -> list[str]:
     return [one.what, one.name or "all", one.group or "all"][: len(names)]
 
 
-def _percent(share: Share) -> str:
-    return f"{share.estimate:.1%}" if share.known else UNKNOWN
-
-
 def _difference(share: Share) -> list[str]:
     known = [signed(share.estimate), f"{signed(share.low)} to {signed(share.high)}"]
     return known if share.known else [UNKNOWN, UNKNOWN]
-
-
-def _alone(share: Share | None) -> str:
-    return UNKNOWN if share is None else ci(share)
-
-
-def _worth(one: Estimate) -> str:
-    return UNKNOWN if one.worth is None else f"{one.worth:.1f}×"
 
 
 def _more(one: Estimate, width: float) -> str:

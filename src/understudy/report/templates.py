@@ -131,16 +131,12 @@ def percent_down(value: float) -> str:
 
 def ci(share: Share) -> str:
     """``83.2–94.7``, in percent."""
-    return _percent_range(share) if share.known else UNKNOWN
-
-
-def _percent_range(share: Share) -> str:
-    return f"{100 * share.low:.1f}–{100 * share.high:.1f}"
+    return f"{100 * share.low:.1f}–{100 * share.high:.1f}" if share.known else UNKNOWN
 
 
 def percent_ci(share: Share) -> str:
     """``90.0% (95% CI 83.6–94.5)``."""
-    return f"{share.estimate:.1%} (95% CI {_percent_range(share)})" if share.known else UNKNOWN
+    return f"{share.estimate:.1%} (95% CI {ci(share)})" if share.known else UNKNOWN
 
 
 def points_ci(gap: Share) -> str:
@@ -150,7 +146,7 @@ def points_ci(gap: Share) -> str:
 
 def percent_range(share: Share) -> str:
     """``90.0% (83.6–94.5)``, for tables whose title says that it is a 95% interval."""
-    return f"{share.estimate:.1%} ({_percent_range(share)})" if share.known else UNKNOWN
+    return f"{share.estimate:.1%} ({ci(share)})" if share.known else UNKNOWN
 
 
 def auc_ci(share: Share) -> str:

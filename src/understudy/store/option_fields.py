@@ -1,11 +1,8 @@
 """The options of a function as one frozen dataclass: each field with its default, help and limits.
 
     @dataclass(frozen=True)
-    class Options:
+    class Options(OptionTable):
         rounds: int = option(3, help="Rounds in all.", typed=int, least=1)
-
-        def __post_init__(self) -> None:
-            check_options(self)
 
 The function takes ``**options`` and makes the dataclass of them (``spell_out`` shows them in its signature); the
 command line makes its flags from the same fields (``cli/shared.py``). This file loads without PyTorch.
@@ -120,6 +117,13 @@ def check_options(options: Any) -> None:
         object.__setattr__(options, each.name, value)
         if not (value is None and (each.default is None or each.type == int | None)):
             check_limits(each, value)
+
+
+class OptionTable:
+    """A dataclass of options, checked when it is made."""
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
 
 def check_limits(each: "Field[Any]", value: Any) -> None:

@@ -26,12 +26,12 @@ from torch.utils._pytree import tree_map
 from understudy.errors import UnderstudyError, warn
 from understudy.objective import Columns, Objective
 from understudy.store.console import Stopped, stop_requested
-from understudy.store.files import read_named, write_named
+from understudy.store.files import read_named, write_bytes, write_named
 from understudy.store.fingerprints import fingerprint
 from understudy.store.settings import check_same
 from understudy.training.distributed import current, is_first, on_rank_zero
 from understudy.training.options import TrainingOptions
-from understudy.training.run import state_from_bytes, state_to_bytes, write_history
+from understudy.training.run import METRICS, history_to_bytes, state_from_bytes, state_to_bytes
 from understudy.training.session import Session
 
 FOLDER = "checkpoint"
@@ -195,7 +195,9 @@ class Checkpoints:
         if self.files is None:
             return
         if not progress.batch:
-            write_history(self.run, progress.history)
+            write_bytes(
+                self.run / METRICS, history_to_bytes(progress.history)
+            )  # each epoch once, whatever was repeated
         if session.prepared != self._prepared:
             columns = session.columns_of_nets
             self._columns = self.files.write_columns(columns) if any(columns.values()) else ""

@@ -207,7 +207,7 @@ class Run(Shown):
         rows = len(next(iter(self.columns.values()))) if self.columns else 0
         first = {"row": np.arange(rows)} if self.ids is None else {"id": self.ids}
         files = {
-            METRICS: _history_to_bytes(self.history),
+            METRICS: history_to_bytes(self.history),
             COLUMNS: to_parquet(first | {name: column.cpu().numpy() for name, column in self.columns.items()}),
             # The metadata is for transformers, which reads the same file.
             STUDENT: state_to_bytes(self.student.state_dict(), {"format": "pt"} if reads else None),
@@ -326,12 +326,7 @@ def _read_request(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in (REQUEST, HISTORY) if (folder / name).exists()}
 
 
-def write_history(folder: Path, history: list[dict[str, float]]) -> None:
-    """``metrics.jsonl``, written anew after every epoch: each epoch is there once, whatever was repeated."""
-    write_bytes(folder / METRICS, _history_to_bytes(history))
-
-
-def _history_to_bytes(history: list[dict[str, float]]) -> bytes:
+def history_to_bytes(history: list[dict[str, float]]) -> bytes:
     return "".join(json.dumps(record) + "\n" for record in history).encode()
 
 
