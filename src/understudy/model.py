@@ -118,11 +118,8 @@ class Model(Shown):
     def _probabilities(self, rows: Any, teacher: Any) -> Tensor:
         parts = [] if self.run.featuriser is None else self.run.featuriser.parts
         first = next(iter(rows), None) if isinstance(rows, list | tuple) else rows
-        if (
-            parts
-            and not isinstance(parts[0], Arrays)
-            and (holds_numbers(first) or isinstance(first, Real | list | tuple))
-        ):
+        numbers = holds_numbers(first) or isinstance(first, Real | list | tuple)
+        if numbers and parts and not isinstance(parts[0], Arrays):
             names = ", ".join(name for part in parts for name in part.names)
             raise UnderstudyError(f"the rows are numbers; the model reads {names}: pass mappings by column, or a frame")
         return self.run.predict(rows, teacher=teacher)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from understudy.acquisition.strategies import STRATEGIES
 from understudy.acquisition.strategy import ArrayRows, Reasons, ScoredRows, Strategy
-from understudy.data.checks import to_tensor
+from understudy.data.checks import check_finite, to_tensor
 from understudy.errors import UnderstudyError, warn
 from understudy.store.option_fields import checked
 
@@ -132,13 +132,7 @@ def _as_matrix(value: Array, name: str) -> Tensor:
         raise UnderstudyError(f"{name} has shape {tuple(matrix.shape)}: pass one row per example, (N, columns)")
     if matrix.dtype not in (torch.float32, torch.float64):
         matrix = matrix.float()
-    # NaN and infinity survive a sum, which needs no memory; only a suspicious sum is worth a look at each
-    # entry.
-    if not bool(torch.isfinite(matrix.sum())):
-        bad = (~torch.isfinite(matrix)).any(1).nonzero()
-        if len(bad) > 0:
-            rows = f"row {int(bad[0])} holds NaN or infinity ({len(bad)} such rows)"
-            raise UnderstudyError(f"{name} {rows}: fix or drop them")
+    check_finite(matrix, name)
     # 1% allows for half-precision softmax outputs; logits are off by far more.
     if name.startswith("probs") and bool((wrong := ((matrix.sum(1) - 1).abs() > 1e-2) | (matrix.amin(1) < 0)).any()):
         row = int(wrong.nonzero()[0])

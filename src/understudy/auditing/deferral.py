@@ -180,9 +180,8 @@ def defer(
         cure = "train it with gold rows, at least 20, or --test"
         raise UnderstudyError(f"the run has no predictions of rows that did not train; {cure}")
     rows = AnsweredRows.of(unseen, abstain=abstain)
-    alone = {
-        name: exact(float(right.sum()), len(right)) for name, right in rows.if_deferred.items() if right is not None
-    }
+    kinds = {name: right for name, right in rows.if_deferred.items() if right is not None}
+    alone = {name: exact(float(right.sum()), len(right)) for name, right in kinds.items()}
     found = Deferral(
         next(iter(rows.if_deferred)), {name: rows.candidates(name).curve(delta) for name in rows.if_deferred},
         exact(float(rows.student.sum()), len(rows.scores)), alone.get(TEACHER), alone.get(COMBINED), len(rows.scores),

@@ -320,19 +320,12 @@ def _reconciled(proxy: str | ReconciledPool, gold: Gold, pool: Pool, rows: list[
     if isinstance(proxy, str):
         if proxy != "reconciled":
             raise UnderstudyError(f"proxy={proxy!r} is not known; choose from teacher, reconciled")
-        classes = max(
-            int(gold.y.max()) + 1, gold.teacher.classes or 0 if gold.teacher else 0, len(gold.class_names or ())
-        )
+        known = gold.teacher.classes or 0 if gold.teacher else 0
+        classes = max(int(gold.y.max()) + 1, known, len(gold.class_names or ()))
+        student = partial(linear, inputs=row_shape(pool.rows), classes=classes)
         # All pool rows: those that train no base model would get the mean of several, unlike gold.
-        proxy = reconcile(
-            partial(linear, inputs=row_shape(pool.rows), classes=classes), gold, pool, rows=len(pool), progress=False
-        )
-    if (
-        not isinstance(proxy, ReconciledPool)
-        or len(proxy) != len(pool)
-        or len(proxy.on_gold) != len(gold)
-        or proxy.teacher is None
-    ):
+        proxy = reconcile(student, gold, pool, rows=len(pool), progress=False)
+    if not isinstance(proxy, ReconciledPool) or proxy.teacher is None or not proxy.is_of(gold, pool):
         raise UnderstudyError("proxy was reconciled from other rows; pass us.reconcile(student, gold, pool) of these")
     on_gold = proxy.on_gold[rows[0]].numpy()
     if np.isnan(on_gold).any():

@@ -92,13 +92,8 @@ def audit_sources(data: AuditData, pool: Pool | None) -> AuditedSources | None:
     gains = [Interval.of(gain).widened(effect) for gain, effect in zip(gained[own].T.tolist(), effects, strict=True)]
     net_correct = (right[:, :1].long() - right[:, 1:].long()).sum(0).tolist()
     names = on_gold.sources or tuple(map(str, range(len(correct))))
-    each = [
-        AuditedSource(*source)
-        for source in zip(
-            names, map(exact, correct, voted.sum(0).tolist()), *_overlaps(on_pool.votes), gains, net_correct,
-            holm([gain.p_value for gain in gains]).tolist(), strict=True,
-        )
-    ]  # fmt: skip
+    accuracies, p_values = map(exact, correct, voted.sum(0).tolist()), holm([gain.p_value for gain in gains]).tolist()
+    each = list(map(AuditedSource, names, accuracies, *_overlaps(on_pool.votes), gains, net_correct, p_values))
     majority = Votes(on_gold.votes, on_gold.classes).top1() == truth
     weighted = cross_validated(int(right[:, 0].sum()), len(truth), disagreement(list(predicted[:, :, 0].numpy())))
     each.sort(key=lambda source: -source.gain.mean)
@@ -109,12 +104,9 @@ def _models(data: AuditData, on_gold: Votes, truth: Tensor) -> list[VoteModel]:
     pool = None if data.pool is None else data.pool.labels
     if not isinstance(pool, Votes) or pool.by != "majority":
         return []
-    combined = {
-        "gold": Votes(on_gold.votes, on_gold.classes, by="gold").cross_fitted(
-            truth, torch.ones_like(truth, dtype=torch.bool)
-        ),
-        "dawid_skene": Votes(on_gold.votes, on_gold.classes, by=pool.dawid_skene()),
-    }
+    by_gold, known = Votes(on_gold.votes, on_gold.classes, by="gold"), torch.ones_like(truth, dtype=torch.bool)
+    by_model = Votes(on_gold.votes, on_gold.classes, by=pool.dawid_skene())
+    combined = {"gold": by_gold.cross_fitted(truth, known), "dawid_skene": by_model}
     wrong = {by: votes.top1().numpy() != data.truth for by, votes in combined.items()}
     return [VoteModel(by, int((data.wrong & ~w).sum()), int((w & ~data.wrong).sum())) for by, w in wrong.items()]
 

@@ -15,7 +15,7 @@ With a folder, finished parts are kept there, and a pilot that was stopped resum
 import shutil
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -323,14 +323,8 @@ def _settings(pilots: Mapping[str, Pilot]) -> dict[str, Any]:
 
 def _table(found: Iterable[Any], *without: str) -> list[dict[str, Any]]:
     """Dataclasses for JSON, without NaN."""
-    return [
-        {
-            each.name: value
-            for each in fields(one)
-            if each.name not in without and (value := getattr(one, each.name)) == value
-        }
-        for one in found
-    ]
+    kept = ({name: value for name, value in vars(one).items() if name not in without} for one in found)
+    return [{name: value for name, value in one.items() if value == value} for one in kept]
 
 
 def _earlier(folder: Path | None, pilots: Mapping[str, Pilot]) -> dict[str, Any] | None:

@@ -70,11 +70,8 @@ def recommend(comparison: Comparison) -> Recommendation:
 def adjusted_p(comparison: Comparison) -> dict[str, float]:
     """Every method's p-value against the reference, corrected for their number."""
     theirs = comparison.outcomes.get(comparison.reference, {})
-    rivals = [
-        name
-        for name, mine in comparison.outcomes.items()
-        if name not in (comparison.reference, TEACHER) and mine.keys() & theirs.keys()
-    ]
+    every = [name for name, mine in comparison.outcomes.items() if mine.keys() & theirs.keys()]
+    rivals = [name for name in every if name not in (comparison.reference, TEACHER)]
     values = [comparison.difference(name, comparison.reference).p_value for name in rivals]
     return dict(zip(rivals, holm(values).tolist(), strict=True))
 
@@ -150,9 +147,8 @@ def posterior(mean: Array, covariances: Array, taus: Array) -> tuple[Array, Arra
     centres = common[:, None] + (gain @ (mean - common[:, None])[:, :, None])[:, :, 0]
     # The common mean is itself estimated, with variance 1 / Σ weights.
     left = 1.0 - gain.sum(2)
-    spreads = (
-        taus[:, None, None] ** 2 * (unit - gain) + left[:, :, None] * left[:, None] / weights.sum(1)[:, None, None]
-    )
+    of_common = left[:, :, None] * left[:, None] / weights.sum(1)[:, None, None]
+    spreads = taus[:, None, None] ** 2 * (unit - gain) + of_common
     return centres, (spreads + spreads.transpose(0, 2, 1)) / 2
 
 

@@ -131,9 +131,8 @@ def _describe(part: Part, student: nn.Module, folder: Path) -> dict[str, Any]:
         return {"kind": part.kind, "name": part.name, "size": size, "mode": "RGB", "net": "image_encoder.onnx"}
     if isinstance(part, Encoded):
         tokenizer, _, limit = part.loaded.transformer
-        (folder / "encoder.onnx").write_bytes(
-            onnx_bytes(Vectors(part.loaded).eval(), _tokens(tokenizer), {}, names=TOKENS)
-        )
+        content = onnx_bytes(Vectors(part.loaded).eval(), _tokens(tokenizer), {}, names=TOKENS)
+        (folder / "encoder.onnx").write_bytes(content)
         layout = part.loaded.layout
         described = {"kind": part.kind, "name": part.name, "prompt": layout.prompt, "lower": layout.lower}
         described |= {"net": "encoder.onnx"}
@@ -171,9 +170,8 @@ def _tokens(tokenizer: Any) -> tuple[Tensor, Tensor]:
 
 def _write_texts(folder: Path, run: Run, featuriser: Featuriser, classes: Sequence[str]) -> None:
     kinds = {part.kind for part in featuriser.parts}
-    tokenizers = (folder / "tokenizer.json").exists() and not isinstance(
-        standalone.tokenizer(folder / "tokenizer.json", 8), standalone.WordPiece
-    )
+    file = folder / "tokenizer.json"
+    tokenizers = file.exists() and not isinstance(standalone.tokenizer(file, 8), standalone.WordPiece)
     images = bool(kinds & {"image", "image encoder"})
     needs = ["numpy", "onnxruntime", *(["pillow"] if images else []), *(["tokenizers"] if tokenizers else [])]
     theirs = run.config.get("columns") or {}
@@ -214,10 +212,8 @@ def _made_up(featuriser: Featuriser) -> dict[str, list[Any]]:
     for name, kind in featuriser.types.items():
         if kind.startswith("dates"):
             written = kind.removeprefix("dates").removeprefix(" ISO").strip() or "%Y-%m-%dT%H:%M:%S"
-            columns[name] = [
-                "",
-                *(f"{datetime(2024, 2, 29, 12, 30) + timedelta(day):{written}}" for day in (0, 9.4, 99)),
-            ]
+            dates = [datetime(2024, 2, 29, 12, 30) + timedelta(day) for day in (0, 9.4, 99)]
+            columns[name] = ["", *(f"{date:{written}}" for date in dates)]
     return {name: columns[name] for name in featuriser.names}
 
 

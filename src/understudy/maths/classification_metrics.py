@@ -43,9 +43,8 @@ def confusion_counts(truth: Ints, predicted: Ints, *, classes: int) -> Ints:
 def by_class(confusion: Ints) -> list[ClassMetrics]:
     found = []
     for label in range(len(confusion)):
-        hits, rows, named = (
-            int(part) for part in (confusion[label, label], confusion[label].sum(), confusion[:, label].sum())
-        )
+        hits = int(confusion[label, label])
+        rows, named = int(confusion[label].sum()), int(confusion[:, label].sum())
         either = exact(hits, rows + named - hits)
         estimate, low, high = (2 * end / (1 + end) for end in (either.estimate, either.low, either.high))
         f1 = Share(estimate, low, high, either.rows)

@@ -262,10 +262,8 @@ class _Picking:
         if self.missing == 0:
             return
         self._set_all(_squared_norms)
-        tops = [
-            (float(self.bound[part].max()), -part.start - int(self.bound[part].argmax())) for part in self.rows.parts
-        ]
-        size, first = max(tops)
+        parts = [(part.start, self.bound[part]) for part in self.rows.parts]
+        size, first = max((float(bound.max()), -start - int(bound.argmax())) for start, bound in parts)
         if size > 0:
             self.take(-first)
             self.await_refresh(self.rows.take(torch.tensor([-first])), [0])
@@ -388,8 +386,6 @@ def _paired_squared_distances(x: Factored, y: Factored) -> Tensor:
     a_difference = x.left - y.left
     a_middle, h_middle = (x.left + y.left) / 2, (x.right + y.right) / 2
     cross = (a_difference * a_middle).sum(1) * (h_difference * h_middle).sum(1)
-    return (
-        a_difference.square().sum(1) * h_middle.square().sum(1)
-        + a_middle.square().sum(1) * h_difference.square().sum(1)
-        + 2 * cross
-    )
+    by_a = a_difference.square().sum(1) * h_middle.square().sum(1)
+    by_h = a_middle.square().sum(1) * h_difference.square().sum(1)
+    return by_a + by_h + 2 * cross

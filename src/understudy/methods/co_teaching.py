@@ -121,9 +121,5 @@ def co_teaching(
 ) -> Objective:
     check_interval("co_teaching", "[0, 1)", forget_rate=0 if forget_rate is None else forget_rate)
     check_interval("co_teaching", "[1, inf)", gradual_epochs=gradual_epochs)
-    return Objective(
-        name="co_teaching",
-        target=TeacherTarget(hard=hard),
-        scorer=partial(CoTeachingScorer, forget_rate=forget_rate, gradual_epochs=gradual_epochs),
-        **slots,
-    )
+    scorer = partial(CoTeachingScorer, forget_rate=forget_rate, gradual_epochs=gradual_epochs)
+    return Objective(name="co_teaching", target=TeacherTarget(hard=hard), scorer=scorer, **slots)

@@ -48,11 +48,10 @@ class ConfidentWeight(Weight):
         if self.measure == "entropy":
             confidence = -confidence
         count = max(1, round(self.share * len(confidence)))
-        if not context.teacher.simplest().has_confidence or (
-            count < len(confidence) and bool((confidence == confidence[0]).all())
-        ):
-            alike = "confident ranks labels by the teacher's confidence, but all pool labels are equally sure"
-            raise UnderstudyError(f"{alike}; pass us.Hard(labels, confidence) or probabilities, or use us.vanilla()")
+        alike = count < len(confidence) and bool((confidence == confidence[0]).all())
+        if alike or not context.teacher.simplest().has_confidence:
+            why = "confident ranks labels by the teacher's confidence, but all pool labels are equally sure"
+            raise UnderstudyError(f"{why}; pass us.Hard(labels, confidence) or probabilities, or use us.vanilla()")
         order = confidence.argsort(descending=True, stable=True)
         kept = torch.zeros(len(confidence)).index_fill_(0, order[:count].cpu(), 1.0)
         context.facts[f"{self.name}.kept_rows"] = count

@@ -131,10 +131,6 @@ def forward(
     hard: bool = False,
     **slots: Unpack[Slots],
 ) -> Objective:
-    return Objective(
-        name="forward",
-        target=TeacherTarget(hard=hard),
-        link=forward_link(transition=transition, noisy_probs=noisy_probs, quantile=quantile, hard=hard),
-        traits=frozenset({"noise_free_is_vanilla"}),
-        **slots,
-    )
+    link = forward_link(transition=transition, noisy_probs=noisy_probs, quantile=quantile, hard=hard)
+    traits = frozenset({"noise_free_is_vanilla"})
+    return Objective(name="forward", target=TeacherTarget(hard=hard), link=link, traits=traits, **slots)

@@ -161,16 +161,12 @@ def slam(
 ) -> Objective:
     if tail not in ("keep", "drop"):
         raise UnderstudyError(f"slam(tail={tail!r}): use 'keep' or 'drop'")
-    target: Target = TeacherTarget(hard=hard)
+    teacher, drops = TeacherTarget(hard=hard), tail == "drop"
+    link = slam_link(
+        lower_bound=lower_bound, threshold=threshold, k=k, normalise=normalise, covariate=covariate,
+        estimator=estimator, alpha=alpha, target_in_top=hard or drops,
+    )  # fmt: skip
     return Objective(
-        name="slam",
-        target=TopTarget(target, "slam") if tail == "drop" else target,
-        link=slam_link(
-            lower_bound=lower_bound, threshold=threshold, k=k, normalise=normalise,
-            covariate=covariate, estimator=estimator, alpha=alpha, target_in_top=hard or tail == "drop",
-        ),
-        loss=loss,
-        temperature=temperature,
-        traits=frozenset({"noise_free_is_vanilla"}),
-        **slots,
+        name="slam", target=TopTarget(teacher, "slam") if drops else teacher, link=link, loss=loss,
+        temperature=temperature, traits=frozenset({"noise_free_is_vanilla"}), **slots,
     )  # fmt: skip

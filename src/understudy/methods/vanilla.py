@@ -17,12 +17,8 @@ __all__ = ["vanilla"]
 
 @method
 def vanilla(*, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    return Objective(
-        name="vanilla",
-        target=TeacherTarget(hard=hard),
-        traits=frozenset({"noise_free_is_vanilla", "perfect_is_minimal"}),
-        **slots,
-    )
+    traits = frozenset({"noise_free_is_vanilla", "perfect_is_minimal"})
+    return Objective(name="vanilla", target=TeacherTarget(hard=hard), traits=traits, **slots)
 
 
 def reweighted(name: str, weight: Weight, slots: Slots, *, hard: bool, noise_free: bool = False) -> Objective:

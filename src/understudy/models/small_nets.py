@@ -141,19 +141,11 @@ def lenet(inputs: Shape = (1, 28, 28), classes: int = 10) -> nn.Module:
     original. Images of 12×12 or more.
     """
     channels, height, width = image_shape(inputs, smallest=12)
-    maps = nn.Sequential(
-        AsImages(),
-        nn.Conv2d(channels, 6, 5, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(6, 16, 5),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-    )
+    first, second = nn.Conv2d(channels, 6, 5, padding=2), nn.Conv2d(6, 16, 5)
+    layers = [AsImages(), first, nn.ReLU(), nn.MaxPool2d(2), second, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
     left = ((height // 2 - 4) // 2) * ((width // 2 - 4) // 2)
     body = nn.Sequential(nn.Linear(16 * left, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU())
-    return network(maps=maps, body=body, head=classifier(84, classes))
+    return network(maps=nn.Sequential(*layers), body=body, head=classifier(84, classes))
 
 
 @model

@@ -94,6 +94,10 @@ class ReconciledPool(Pool):
             columns[f"{source.name}.prob"] = _of(source.probs, label).float()
         return columns
 
+    def is_of(self, gold: Gold, pool: Pool) -> bool:
+        """Whether it has as many rows as these."""
+        return len(self) == len(pool) and len(self.on_gold) == len(gold)
+
     def facts(self) -> dict[str, float]:
         """Numbers for a run's facts; no accuracy where gold has too few rows for it."""
         accuracy, rows = self.accuracy_on_gold

@@ -32,12 +32,8 @@ def print_audit(audit: Audit, console: Console | None = None) -> None:
     print_table(out, "[bold]Teacher on gold, by class (95% CI)[/]", _classes(audit), columns)
     if audit.confusion.pairs:
         columns = ["truth→predicted", "gold rows", "rate (95% CI)", "pool rows", "95% CI"]
-        print_table(
-            out,
-            "[bold]Most frequent confusions that gold shows: of few rows, rates look too high[/]",
-            _confusions(audit),
-            columns,
-        )
+        title = "[bold]Most frequent confusions that gold shows: of few rows, rates look too high[/]"
+        print_table(out, title, _confusions(audit), columns)
     if audit.accuracy.top_k[1:]:
         top = "  ".join(f"top-{k} {percent_range(share)}" for k, share in enumerate(audit.accuracy.top_k, start=1))
         out.print(f"Top-k accuracy (95% CI): {top}")
@@ -47,15 +43,9 @@ def print_audit(audit: Audit, console: Console | None = None) -> None:
         print_table(out, title, _source_rows(audit.sources), columns)
     if audit.suspects is not None and audit.suspects.top:
         title = f"[bold]Rows most likely mislabelled (ranking's ROC-AUC on gold: {auc_ci(audit.suspects.roc)})[/]"
-        place = "row" if audit.suspects.top[0].line is None else "line"
-        first = audit.suspects.top[0]
-        given = {
-            place: True,
-            "id": first.id is not None,
-            "label": True,
-            "suggested": True,
-            "text": first.text is not None,
-        }
+        one = audit.suspects.top[0]
+        place = "row" if one.line is None else "line"
+        given = {place: True, "id": one.id is not None, "label": True, "suggested": True, "text": one.text is not None}
         columns = [name for name, there in given.items() if there]
         print_table(out, title, _suspects(audit), [*columns, "P(wrong)"], left=len(columns))
         out.print(sentences("audit", "suspects", audit.suspects)[0])

@@ -160,16 +160,11 @@ def epochs_fact(config: Mapping[str, Any]) -> dict[str, str]:
 
 def source_table(facts: Mapping[str, float]) -> list[tuple[str, str, str, str, str]]:
     """A row for each label source in a run's facts, the largest weight first, under ``SOURCE_HEADINGS``."""
-    return [
-        (
-            one["name"],
-            _what(one["name"]),
-            f"{one['weight']:.2f}",
-            percent_range(_share(one["accuracy"], one["rows"], one["disagreement"])),
-            f"{one['log_loss']:.3f}",
-        )
-        for one in sources_in(facts)
-    ]
+    rows = []
+    for one in sources_in(facts):
+        accuracy = percent_range(_share(one["accuracy"], one["rows"], one["disagreement"]))
+        rows.append((one["name"], _what(one["name"]), f"{one['weight']:.2f}", accuracy, f"{one['log_loss']:.3f}"))
+    return rows
 
 
 def _what(source: str) -> str:

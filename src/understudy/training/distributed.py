@@ -141,14 +141,9 @@ def same_start(student: nn.Module, options: Any, objective: Any) -> None:
     processes = current()
     if processes is None:
         return
-    processes.check_same(
-        {
-            "the method": objective.name,
-            "the fingerprint of the method's options": fingerprint(objective),
-            "the student": [(name, tuple(value.shape)) for name, value in student.state_dict().items()],
-            **options.settings(),
-        }
-    )
+    shapes = [(name, tuple(value.shape)) for name, value in student.state_dict().items()]
+    method = {"the method": objective.name, "the fingerprint of the method's options": fingerprint(objective)}
+    processes.check_same({**method, "the student": shapes, **options.settings()})
     student.load_state_dict(on_rank_zero(student.state_dict))
 
 

@@ -140,13 +140,8 @@ class _Linear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         wants_x, wants_weight, wants_bias = ctx.needs_input_grad[:3]
         rows = dy.flatten(0, -2)
-        return (
-            dy @ weight if wants_x else None,
-            rows.t() @ x.flatten(0, -2) if wants_weight else None,
-            rows.sum(0) if wants_bias else None,
-            None,
-            None,
-        )
+        on_x, on_bias = dy @ weight if wants_x else None, rows.sum(0) if wants_bias else None
+        return on_x, rows.t() @ x.flatten(0, -2) if wants_weight else None, on_bias, None, None
 
 
 class _Conv2d(torch.autograd.Function):
