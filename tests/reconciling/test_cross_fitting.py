@@ -50,7 +50,7 @@ def test_no_member_learns_from_rows_it_is_asked_about() -> None:
         assert set(each.gold.ids) | set(each.held_out.ids) == set(gold.ids)
         mine = (fitted.pool_fold == each.number).nonzero().squeeze(1)
         assert not set(each.training_rows.tolist()) & set(mine.tolist())
-        learned = each.training_pool
+        learned = each.pool.take(each.training_rows)
         assert learned.ids is not None and set(learned.ids) == {100 + row for row in each.training_rows.tolist()}
         asked += each.held_out.ids.tolist()
     assert sorted(asked) == list(range(60))

@@ -87,10 +87,9 @@ def pick_rows(strategy: str, n: int, rows: ScoredRows, available: Tensor, *, see
     chosen = strategy_named(strategy)
     _check_size(n, available)
     if "hidden_ema" in chosen.needs and rows.same_features:
-        warn(
-            f"the student's features are those of its moving average on every row, so {strategy} picks at random (a "
-            "linear student has no features of its own); use badge, or a student with a hidden layer"
-        )
+        why = "(a linear student has no features of its own); use badge, or a student with a hidden layer"
+        same = "the student's features are those of its moving average on every row"
+        warn(f"{same}, so {strategy} picks at random {why}")
     return chosen.pick(n, rows, available=available, generator=torch.Generator().manual_seed(seed))
 
 

@@ -101,11 +101,8 @@ class LabelPage:
         return torch.tensor([place.get(labels[id] or "", CANNOT_LABEL) for id in ids])
 
     def waiting(self, request: LabelRequest) -> str:
-        left = len({*self.book.waiting()} & {*request.names()})
-        return (
-            f"round {request.round} waits for {left} of {len(request.rows)} answers on the label page "
-            f"({self.book.path}); then call run() again"
-        )
+        left = f"{len({*self.book.waiting()} & {*request.names()})} of {len(request.rows)} answers"
+        return f"round {request.round} waits for {left} on the label page ({self.book.path}); then call run() again"
 
 
 @dataclass(frozen=True)
@@ -140,11 +137,9 @@ class AnswerFiles:
         names, labels = request.names(), self._labels(request)
         left = sum(not labels.get(name) for name in names)
         where = self.file(request) if self.given is None else f"{self.file(request)} (or add them to {self.given})"
-        what = "a class number" if self.names is None else "a class"
-        return (
-            f"round {request.round} waits for {left} of {len(names)} answers: fill in the column 'label' of {where}, "
-            f"{what} or skip, then {self.again}"
-        )
+        wanted = f"{'a class number' if self.names is None else 'a class'} or skip, then {self.again}"
+        waits = f"round {request.round} waits for {left} of {len(names)} answers"
+        return f"{waits}: fill in the column 'label' of {where}, {wanted}"
 
     def file(self, request: LabelRequest) -> Path:
         return self.folder / f"{self.stem}-{request.round:03}{self.suffix}"

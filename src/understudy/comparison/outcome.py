@@ -145,11 +145,11 @@ class Comparison(Shown):
 
     def rows_only_in(self, method: str, other: str) -> int:
         """How many different test rows ``method`` is judged on and ``other`` is not."""
-        mine, theirs = (
-            {row for one in self._of(name).values() if one.judged is not None for row in one.judged.rows.tolist()}
-            for name in (method, other)
-        )
-        return len(mine - theirs)
+
+        def judged(name: str) -> set[int]:
+            return {row for one in self._of(name).values() if one.judged for row in one.judged.rows.tolist()}
+
+        return len(judged(method) - judged(other))
 
     def above_majority(self, method: str) -> Interval | None:
         """``method`` minus the majority-class baseline; None where that is unknown."""

@@ -57,10 +57,8 @@ class UpsTarget(Target):
             selected[part] = signs.count_nonzero(-1)
         context.facts[f"{self.name}.share_selected"] = share = float((selected > 0).double().mean())
         if share == 0:
-            warn(
-                f"ups selects no class on any of the {rows} pool rows, so the pool teaches nothing; lower "
-                "positive_above, or raise negative_below and the two std limits"
-            )
+            cure = "lower positive_above, or raise negative_below and the two std limits"
+            warn(f"ups selects no class on any of the {rows} pool rows, so the pool teaches nothing; {cure}")
         return {"selected": selected} if std is None else {"selected": selected, "std": std}
 
     def _given(self, context: Context) -> Tensor:

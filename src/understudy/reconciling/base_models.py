@@ -72,10 +72,6 @@ class Fold:
     #: scikit-learn's C for a linear student, on gold only and with the pool, where the penalty is chosen on gold.
     c: tuple[float, float] | None = None
 
-    @property
-    def training_pool(self) -> Pool:
-        return self.pool.take(self.training_rows)
-
 
 class BaseModel(Protocol):
     def predict_out_of_fold(self, folds: Sequence[Fold]) -> list[Tensor]:
@@ -101,29 +97,25 @@ class TrainedModel:
     def predict_out_of_fold(self, folds: Sequence[Fold]) -> list[Tensor]:
         student = folds[0].student if self.student is None else self.student
         students = fit_students(student, [self._part(fold) for fold in folds], self.objective)
-        return [
-            torch.cat([predict(trained, part.rows) for part in (fold.held_out, fold.pool)])
-            for fold, trained in zip(folds, students, strict=True)
-        ]
+        each = zip(folds, students, strict=True)
+        return [torch.cat([predict(one, part.rows) for part in (fold.held_out, fold.pool)]) for fold, one in each]
 
     def _part(self, fold: Fold) -> FitPart:
         if self.labels is not None:
             relabelled = Pool.of(fold.pool.rows, Soft(self.labels[fold.number]), fold.pool.ids)
             fold = replace(fold, gold=fold.gold.without_teacher(), pool=relabelled)
         recipe = fold.recipe.replace(seed=fold.recipe.seed + fold.number, **self.options)
-        pool = fold.training_pool
+        pool = fold.pool.take(fold.training_rows)
         if recipe.weight_decay == AUTO:
             rows = len(fold.gold) + (0 if self.gold_only else len(pool))
-            recipe = recipe.replace(weight_decay=l2_of_c(self._c(fold), rows, fold.classes))
+            c = self.c
+            if c is None:
+                assert fold.c is not None
+                c = fold.c[0 if self.gold_only else 1]
+            recipe = recipe.replace(weight_decay=l2_of_c(c, rows, fold.classes))
         if not self.gold_only:
             return FitPart(fold.gold, pool, recipe)
         return FitPart(fold.gold, None, gold_only_options(recipe, fold.gold, pool))
-
-    def _c(self, fold: Fold) -> float:
-        if self.c is not None:
-            return self.c
-        assert fold.c is not None
-        return fold.c[0] if self.gold_only else fold.c[1]
 
 
 @dataclass(frozen=True)

@@ -58,15 +58,12 @@ def fit_each(make: MakeSession, parts: Sequence[FitPart], *, together: bool) -> 
         if not together or len(parts) == 1:
             return [fit_session(*make(part)) for part in parts]
         made = [make(part) for part in parts]
-        sizes, sparse = {session.batches_per_epoch for session, _ in made}, any(_is_sparse(part) for part in parts)
+        sizes, sets = {session.batches_per_epoch for session, _ in made}, [part[:2] for part in parts]
+        sparse = any(each is not None and each.rows.is_sparse for part in sets for each in part)
         if len(sizes) > 1 or sparse or made[0][0].module_parameters():
             return [fit_session(*each) for each in made]
         fit_stacked([session for session, _ in made], made[0][1])
         return [session.student.eval() for session, _ in made]
-
-
-def _is_sparse(part: FitPart) -> bool:
-    return any(each is not None and each.rows.is_sparse for each in (part.gold, part.pool))
 
 
 def can_stack(student: Student, options: TrainingOptions, objective: Objective) -> bool:
