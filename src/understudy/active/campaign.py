@@ -25,6 +25,7 @@ from understudy.active.loop_options import CampaignOptions, LoopOptions
 from understudy.active.loop_state import DEFERRED, round_gains
 from understudy.active.oracles import AnswerFiles, LabelPage, Oracle
 from understudy.auditing.deferral import AnsweredRows
+from understudy.comparison.candidates import build_method
 from understudy.data.examples import Gold
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import predict_logits, usable_device
@@ -37,8 +38,6 @@ from understudy.io.write import write_table
 from understudy.labels.class_names import is_number
 from understudy.llm.answer_folder import pin_of
 from understudy.maths.temperature import fit_temperature
-from understudy.method_options import read_options
-from understudy.methods import METHODS
 from understudy.store.checked_folder import read_checked, write_checked
 from understudy.store.console import collected_warnings, from_report
 from understudy.store.log import Log
@@ -150,13 +149,10 @@ def _loop(
     student, resolved = resolve_student(options.student, examples, training)
     pool, objective = examples.pool, None
     if options.method is not None:
-        if options.method not in METHODS:
-            raise UnderstudyError(f"there is no method {options.method!r}; use one of {', '.join(METHODS)}")
+        objective, _ = build_method(options.method, options.method_options or [], auto=False)
         if pool.teacher is None:
             trains = f"--method {options.method} trains on the pool's labels"
             raise UnderstudyError(f"{trains}, and {options.pool} has none; leave it out")
-        factory = METHODS[options.method]
-        objective = factory(**read_options(factory, options.method_options or []))
     elif options.method_options:
         raise UnderstudyError("--option sets something of a method; name it by --method")
     own = {each.name: getattr(options, each.name) for each in fields(LoopOptions)}

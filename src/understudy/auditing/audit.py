@@ -12,14 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from understudy.auditing.measures import (
     Accuracy,
     AuditData,
     Calibration,
     Confusion,
-    Floats,
     Noise,
     accuracy_of,
     audit_data,
@@ -34,7 +32,7 @@ from understudy.data.fitted_rows import mark_fitted
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import joint_names
 from understudy.labels.reliability import ClassShift, Reliability, class_shift, enough_calibration_rows
-from understudy.maths.proportions import Share, area
+from understudy.maths.proportions import Bools, Floats, Share, area
 from understudy.store.console import Shown, from_report
 from understudy.store.option_fields import checked_plainly
 
@@ -49,7 +47,7 @@ class AccuracyCurve:
     high: Floats
     #: Of every gold row, and whether its label is wrong.
     gold_confidence: Floats
-    wrong: NDArray[np.bool_]
+    wrong: Bools
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, from_numpy
 
 from understudy.data.examples import Gold, Pool, drop_unlabelled
@@ -33,11 +32,9 @@ from understudy.labels.base import Ranking
 from understudy.labels.forms import Labels
 from understudy.maths.classification_metrics import confusion_counts
 from understudy.maths.confidence import calibration_error
-from understudy.maths.proportions import Share, exact, holm, stratified, two_sided
+from understudy.maths.proportions import Bools, Floats, Ints, Share, exact, holm, stratified, two_sided
 from understudy.maths.temperature import calibration_gap
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 FEWEST, PER_BIN, MOST_BINS = 5, 15, 4
 DEEPEST = 5
 SIGNIFICANT = 0.05
@@ -80,7 +77,7 @@ class AuditData:
         return len(self.names)
 
     @property
-    def wrong(self) -> NDArray[np.bool_]:
+    def wrong(self) -> Bools:
         return np.not_equal(self.gold.predicted, self.truth)
 
 
@@ -129,7 +126,7 @@ class RowStrata:
     #: Classes with fewer than FEWEST gold rows predicted so.
     rare: list[int]
 
-    def tally(self, hit: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
+    def tally(self, hit: Bools) -> tuple[Floats, Floats, Floats]:
         """Hits and rows of gold, and the pool's share, per stratum."""
         parts = (self.gold[hit], self.gold, self.pool)
         hits, rows, pool = (np.bincount(part, minlength=self.count).astype(np.float64) for part in parts)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from understudy.auditing.measures import AuditData, Floats, Ints, TeacherLabels, audit_data
+from understudy.auditing.measures import AuditData, TeacherLabels, audit_data
 from understudy.auditing.pool_strata import (
     FEWEST,
     FEWEST_OF_MANY,
@@ -34,7 +34,6 @@ from understudy.auditing.pool_strata import (
     OF_LABELLED,
     PER_SCORE,
     PER_WEIGHT,
-    Bools,
     Ends,
     Proxy,
     Tally,
@@ -49,7 +48,7 @@ from understudy.data.examples import Gold, Pool, check_sets, weighed
 from understudy.data.fitted_rows import mark_fitted
 from understudy.errors import UnderstudyError, warn
 from understudy.labels.class_names import joint_names
-from understudy.maths.proportions import Share, exact
+from understudy.maths.proportions import Bools, Floats, Ints, Share, exact
 from understudy.maths.unequal_sampling import draw_weights
 from understudy.models.small_nets import linear
 from understudy.reconciling.label_sources import ReconciledPool

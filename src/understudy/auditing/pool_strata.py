@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from understudy.auditing.measures import Floats, Ints, quantile_cuts
+from understudy.auditing.measures import quantile_cuts
+from understudy.maths.proportions import Bools, Floats, Ints
 from understudy.maths.score_intervals import Strata, mean_intervals, score_intervals
 
-Bools = NDArray[np.bool_]
 #: Gold rows of a cell of two; of each of many, whose variances are all estimated; of a part of a cell, by what cuts it.
 FEWEST, FEWEST_OF_MANY, PER_SCORE, PER_WEIGHT = 2, 20, 30, 5
 MOST_CUTS = 4

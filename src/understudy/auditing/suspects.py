@@ -40,14 +40,14 @@ from scipy.special import logit
 from torch import Tensor, nn
 
 from understudy import models
-from understudy.auditing.measures import AuditData, Floats, Ints
+from understudy.auditing.measures import AuditData
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows, take_sparse
 from understudy.data.splits import cross_fitted_alpha, stratified_folds
 from understudy.errors import UnderstudyError
 from understudy.labels.reliability import Reliability
 from understudy.maths.error_curve import ErrorCurve
-from understudy.maths.proportions import UNKNOWN, Share, area, widen
+from understudy.maths.proportions import UNKNOWN, Floats, Ints, Share, area, widen
 from understudy.models.small_nets import sparse_batch
 from understudy.training.automatic_options import l2_of_c
 from understudy.training.optimizers import LBFGS

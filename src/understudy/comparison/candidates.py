@@ -6,6 +6,7 @@ candidates(gold, pool)
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -64,10 +65,17 @@ def parse_methods(methods: Sequence[str]) -> dict[str, Objective]:
             name = RECONCILED  # the default of us.auto, which a comparison calls
         if name == AUTO and options:
             raise UnderstudyError(f"{AUTO!r} takes no options in a comparison; name it alone")
-        if name not in registry.METHODS:
-            raise UnderstudyError(f"there is no method {name!r}; use one of {', '.join(registry.METHODS)}, or {AUTO}")
-        objectives[text] = registry.METHODS[name](**read_options(registry.METHODS[name], options))
+        objectives[text], _ = build_method(name, options)
     return objectives
+
+
+def build_method(name: str, options: Sequence[str], *, auto: bool = True) -> tuple[Objective, dict[str, Any]]:
+    """A method by its name, with options as they were typed, and these options; ``auto``: whether it may be that."""
+    if name not in registry.METHODS:
+        known = ", ".join(registry.METHODS) + (f", or {AUTO}" if auto else "")
+        raise UnderstudyError(f"there is no method {name!r}; use one of {known}")
+    given = read_options(registry.METHODS[name], options)
+    return registry.METHODS[name](**given), given
 
 
 def _built(methods: Mapping[str, Objective | Callable[[], Objective]]) -> dict[str, Objective]:

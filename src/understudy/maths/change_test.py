@@ -12,12 +12,8 @@ say nothing. How often each stratum is right is no part of it, so that nothing n
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from understudy.maths.proportions import LEVEL, UNKNOWN, Share
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from understudy.maths.proportions import LEVEL, UNKNOWN, Floats, Ints, Share
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from understudy.maths.proportions import LEVEL, UNKNOWN, Share, area, exact, placements, stratified
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from understudy.maths.proportions import LEVEL, UNKNOWN, Floats, Ints, Share, area, exact, placements, stratified
 
 
 @dataclass(frozen=True)
@@ -75,11 +71,11 @@ def macro_f1(confusion: Ints) -> Share:
     if not len(used):
         return UNKNOWN
     found = [one.f1 for one in by_class(confusion[np.ix_(used, used)])]
-    correlation = _f1_correlation(confusion[np.ix_(used, used)] + 0.5 / len(used) ** 2)
+    correlation = _f1_correlation(np.asarray(confusion[np.ix_(used, used)] + 0.5 / len(used) ** 2, np.float64))
     return _mean(found, correlation, float(confusion.sum()))
 
 
-def _f1_correlation(counts: NDArray[np.floating]) -> Floats:
+def _f1_correlation(counts: Floats) -> Floats:
     """Between the classes' F1 by the delta method: an error lowers that of two classes."""
     hits, both = counts.diagonal(), counts.sum(0) + counts.sum(1)
     f1 = 2 * hits / both

@@ -18,11 +18,9 @@ rate than the truth (by 36 points of 24 rows with a strong signal): reports prin
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from understudy.maths.proportions import LEVEL, UNKNOWN, Share
+from understudy.maths.proportions import LEVEL, UNKNOWN, Bools, Floats, Ints, Share
 
-Floats = NDArray[np.float64]
 # Everything is counted at these z; 5 is one row in three million.
 STEP = 1 / 16
 KNOTS = np.arange(-5, 5 + STEP / 2, STEP)
@@ -41,7 +39,7 @@ class ErrorCurve:
     chance: Floats
 
     @classmethod
-    def fit(cls, scores: Floats, wrong: NDArray[np.bool_], pool: Floats) -> "ErrorCurve":
+    def fit(cls, scores: Floats, wrong: Bools, pool: Floats) -> "ErrorCurve":
         """``scores``: of gold; where they are unknown (NaN), the error rate alone is fitted."""
         from scipy.special import expit, ndtri
 
@@ -87,5 +85,5 @@ def _normal_scores(scores: Floats, pool: Floats) -> Floats:
     return np.asarray(ndtri((below + up_to + 1) / 2 / (len(pool) + 1)))
 
 
-def _nearest(z: Floats) -> NDArray[np.int64]:
+def _nearest(z: Floats) -> Ints:
     return np.asarray(np.clip(np.rint((z - KNOTS[0]) / STEP), 0, len(KNOTS) - 1), dtype=np.int64)

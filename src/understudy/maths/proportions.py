@@ -29,6 +29,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from understudy.errors import UnderstudyError
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 LEVEL = 0.95
 # A stratum's variance leans on the overall share as if it had this many more rows of it: five rows without a mistake do
 # not make a stratum certain.
@@ -90,7 +93,7 @@ def design_effect(correct: int, rows: int, disagreement: float) -> float:
     return min(1 + COUNTED_TWICE * disagreement / (p * (1 - p)), 2.0)
 
 
-def fold_effects(values: NDArray[np.float64], own: NDArray[np.float64]) -> NDArray[np.float64]:
+def fold_effects(values: Floats, own: Floats) -> Floats:
     """The same of any mean: ``values (K, N, …)`` by the model of each fold, ``own (N, …)`` by that of the row's fold.
 
     To first order a model adds up what each of its rows says of another, with a variance s², and what i says of j is
@@ -175,7 +178,7 @@ def two_sided(hits: int, rows: int) -> float:
     return 1.0 if rows == 0 else min(1.0, 2 * float(bdtr(min(hits, rows - hits), rows, 0.5)))
 
 
-def holm(p_values: ArrayLike) -> NDArray[np.float64]:
+def holm(p_values: ArrayLike) -> Floats:
     """p-values corrected for having looked at several, in their order (Holm, 1979)."""
     given = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(given, kind="stable")
@@ -185,7 +188,7 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     return corrected
 
 
-def placements(score: NDArray[np.float64], kind: NDArray[np.bool_]) -> NDArray[np.float64]:
+def placements(score: Floats, kind: Bools) -> Floats:
     """Of each row, the share of the rows of the other kind that are ranked on its right side; ties count half. The mean
     over either kind is the area under the ROC curve."""
     placed = _ranks(score)
@@ -194,10 +197,10 @@ def placements(score: NDArray[np.float64], kind: NDArray[np.bool_]) -> NDArray[n
     return placed
 
 
-def _ranks(score: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ranks(score: Floats) -> Floats:
     """From 1; ties share the mean of theirs."""
     _, distinct, counts = np.unique(score, return_inverse=True, return_counts=True)
-    ranks: NDArray[np.float64] = (counts.cumsum() - (counts - 1) / 2)[distinct]
+    ranks: Floats = (counts.cumsum() - (counts - 1) / 2)[distinct]
     return ranks
 
 

@@ -23,12 +23,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from understudy.maths.proportions import LEVEL
+from understudy.maths.proportions import LEVEL, Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 #: θ ``(Q,)`` -> c ``(Q, S)``, t ``(Q,)``. Σ c p̂ − t must fall in θ.
 Equation = Callable[[Floats], tuple[Floats, Floats]]
 # An end is halved to 6e-8 of the way from the estimate to the border.

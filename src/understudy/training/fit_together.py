@@ -37,25 +37,23 @@ _FREE = {
 }  # fmt: skip
 _DEFAULT = vars(TrainingOptions(epochs=1, refine=False))
 
-#: ``part -> (its session, its options)``.
-MakeSession = Callable[[FitPart], tuple[Session, TrainingOptions]]
+#: ``(session, student, gold, pool, options) -> (session, options, …)``: what is left to choose, chosen.
+MakeReady = Callable[..., tuple[Any, ...]]
 
 
-def fit_students(student: Student, parts: Sequence[FitPart], objective: Objective) -> list[nn.Module]:
+def fit_students(
+    student: Student, parts: Sequence[FitPart], objective: Objective, ready: MakeReady | None = None
+) -> list[nn.Module]:
     """A fresh student of each part, in eval mode. Warnings about gold are given where the user's is trained."""
 
     def make(part: FitPart) -> tuple[Session, TrainingOptions]:
         gold, pool, options = part
-        fresh = seeded_student(student, options)
-        return Session.from_options(fresh, gold, pool, objective, options, warn=False), options
+        session = Session.from_options(seeded_student(student, options), gold, pool, objective, options, warn=False)
+        return (session, options) if ready is None else ready(session, student, *part)[:2]
 
-    return fit_each(make, parts, together=can_stack(student, parts[0].options, objective))
-
-
-def fit_each(make: MakeSession, parts: Sequence[FitPart], *, together: bool) -> list[nn.Module]:
-    """The students of sessions, which are made when their turn comes, trained; ``together``: as ``can_stack`` says."""
+    together = len(parts) > 1 and can_stack(student, parts[0].options, objective)
     with torch.random.fork_rng(), warnings.catch_warnings(action="ignore", category=UnderstudyWarning):
-        if not together or len(parts) == 1:
+        if not together:  # sessions are made when their turn comes
             return [fit_session(*make(part)) for part in parts]
         made = [make(part) for part in parts]
         sizes, sets = {session.batches_per_epoch for session, _ in made}, [part[:2] for part in parts]
@@ -130,7 +128,8 @@ def fit_stacked(sessions: Sequence[Session], options: TrainingOptions) -> None:
             logits = net(pad_sequence([batch.x for batch in batches], batch_first=True))
             losses = []
             for session, batch, own in zip(sessions, batches, logits, strict=True):
-                scored = session.score(_Known(own[: len(batch)]), batch)
+                known = own[: len(batch)]
+                scored = session.score(lambda x, known=known: known, batch)  # in the place of the net
                 losses.append(scored.total / batch.step_rows)
             loss = torch.stack(losses).sum()
             loss.backward()
@@ -142,13 +141,3 @@ def fit_stacked(sessions: Sequence[Session], options: TrainingOptions) -> None:
     for session in sessions:
         for parameter in session.student.parameters():
             parameter.data = parameter.data.clone()
-
-
-class _Known:
-    """Stands for a net whose logits of a batch are known."""
-
-    def __init__(self, logits: Tensor) -> None:
-        self.logits = logits
-
-    def __call__(self, x: Any) -> Tensor:
-        return self.logits

@@ -26,7 +26,7 @@ from torch import nn
 from understudy import models
 from understudy.active.loop_state import LABELLED
 from understudy.comparison.auto import auto
-from understudy.comparison.candidates import VANILLA
+from understudy.comparison.candidates import VANILLA, build_method
 from understudy.comparison.comparison_options import AutoOptions
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import TFIDF, VALUES_FILE
@@ -35,7 +35,6 @@ from understudy.io.data_options import DataOptions, is_batch
 from understudy.io.read import Examples
 from understudy.io.table import text_columns
 from understudy.method_options import read_options
-from understudy.methods import METHODS
 from understudy.models.registry import initial_student
 from understudy.reconciling.views import View
 from understudy.store.checked_folder import FolderKind
@@ -275,10 +274,7 @@ def _method(request: TrainRequest) -> tuple[dict[str, Any], Callable[..., Run]]:
     if request.method == AUTO:
         options = read_options(AutoOptions, request.method_options, AUTO)
         return options, partial(auto, **options)
-    if request.method not in METHODS:
-        raise UnderstudyError(f"there is no method {request.method!r}; use one of {', '.join(METHODS)}, or {AUTO}")
-    options = read_options(METHODS[request.method], request.method_options)
-    objective = METHODS[request.method](**options)
+    objective, options = build_method(request.method, request.method_options)
     return options, partial(train, objective=objective)
 
 

@@ -37,9 +37,9 @@ from understudy.training.checkpoint import FOLDER, Checkpoints, check_same_train
 from understudy.training.distributed import is_first, joined, on_rank_zero, same_data, same_start
 from understudy.training.evaluation import HELD_OUT, evaluate_training
 from understudy.training.fit import fit_run
-from understudy.training.fit_together import can_stack, fit_each
+from understudy.training.fit_together import fit_students
 from understudy.training.options import AUTO, TrainingOptions, option_names, shows_options
-from understudy.training.prepare import FitPart, check_outputs
+from understudy.training.prepare import check_outputs
 from understudy.training.run import CONFIG, Run, usable_folder
 from understudy.training.session import Session, seeded_student
 
@@ -147,7 +147,7 @@ def _train(
             run.evaluation = on_rank_zero(
                 lambda: evaluate_training(
                     run.student, gold, pool, test, objective, given,
-                    lambda *rest: fit_resolved(untrained(), *rest, classes=session.classes),
+                    lambda *rest: fit_resolved(untrained(), *rest),
                     weight_decay=options.penalty, select=select, pilot=pilot,
                 )
             )  # fmt: skip
@@ -163,23 +163,6 @@ def _train(
             drop_checkpoints(folder)
         runner.call("on_end", run.student, run.history, run.facts)
     return run
-
-
-def fit_resolved(
-    student: Student, parts: Sequence[FitPart], objective: Objective, *, classes: int | None = None
-) -> list[nn.Module]:
-    """Students trained with resolved options, of whose training nothing else is wanted: it warns of nothing.
-
-    ``classes``: how many the student scores, where it is known that it fits the rows.
-    """
-
-    def make(part: FitPart) -> tuple[Session, TrainingOptions]:
-        gold, pool, options = part
-        fresh = seeded_student(student, options)
-        session = Session.from_options(fresh, gold, pool, objective, options, classes=classes, warn=False)
-        return _ready(session, student, gold, pool, options)[:2]
-
-    return fit_each(make, parts, together=can_stack(student, parts[0].options, objective))
 
 
 def _ready(
@@ -211,6 +194,10 @@ def _ready(
         options = options.replace(weight_decay=l2_of_c(chosen["c"], session.rows, session.classes))
         choice = {"chosen_penalty": dict(chosen)}
     return session, options, choice, columns
+
+
+#: Students of resolved options, of whose training nothing else is wanted: it warns of nothing.
+fit_resolved = partial(fit_students, ready=_ready)
 
 
 def _check_request(
