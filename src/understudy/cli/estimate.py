@@ -64,6 +64,7 @@ def estimate_command(
         raise UnderstudyError(f"--width {width:g} is not between 0 and 100 points")
     from understudy.auditing.pool_estimates import as_records, estimate
     from understudy.io.gold_pool import is_one_file
+    from understudy.io.read import column_by_id
     from understudy.report.estimates_text import print_estimates
 
     with collected_warnings():
@@ -76,7 +77,7 @@ def estimate_command(
         if run is not None:
             examples, measured = _predictions(run, files, examples)
         elif labels is not None:
-            measured = _class_numbers(_column(labels, files, examples, data), repr(labels), examples)
+            measured = _class_numbers(column_by_id(labels, files, examples.both, data.mapping), repr(labels), examples)
         found = estimate(
             *examples.both, what=read_list(what) or (), labels=measured, proxy=proxy,
             by=None if by is None else _groups(by, files, examples, data), class_names=examples.class_names,
@@ -98,17 +99,12 @@ def estimate_command(
     typer.echo(shown(f"Estimates: {out}"))
 
 
-def _column(name: str, files: list[Path], examples: "Examples", data: DataOptions) -> list[Any]:
-    from understudy.io.read import column_by_id
-
-    return column_by_id(name, files, examples.both, data.mapping)
-
-
 def _groups(by: str, files: list[Path], examples: "Examples", data: DataOptions) -> tuple[Any, Any]:
     from understudy.features.raw_columns import split_window, time_windows
+    from understudy.io.read import column_by_id
 
     window, column = split_window(by)
-    values = _column(column, files, examples, data)
+    values = column_by_id(column, files, examples.both, data.mapping)
     on_gold, on_pool = (time_windows(each, window, column) for each in values) if window else values
     return on_gold, on_pool
 

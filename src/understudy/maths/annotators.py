@@ -51,10 +51,6 @@ class DawidSkene:
     log_likelihood: list[float]
     converged: bool
 
-    @property
-    def abstentions(self) -> bool:
-        return self.confusion.shape[2] > self.confusion.shape[1]
-
     def posterior_of(self, votes: Tensor) -> Tensor:
         """The truth's chances for other rows, ``(n, C)`` float64."""
         return _expect(votes, self.prior.log(), self.confusion.log())[0]

@@ -35,7 +35,7 @@ SOFT = 0.75
 def row_values(metric: str, probs: Tensor, y: Tensor) -> Tensor:
     """``(n,)`` float64 of predictions ``(n, C)``; log-loss at temperatures that were fitted to other rows."""
     if metric == LOG_LOSS:
-        return _of(cross_tempered(as_logits(probs), y), y).log()
+        return of_class(cross_tempered(as_logits(probs), y), y).log()
     if metric == AUC:
         return _areas(probs.double(), y)
     return _counted(metric, _best(probs), y)
@@ -50,7 +50,7 @@ def row_scores(metric: str, probs: Tensor, y: Tensor) -> Tensor:
     logits, labels = as_logits(probs[predicted]), y[predicted]
     soft = (logits / fit_temperature(logits, labels, prior=math.inf)).softmax(1)
     if metric == LOG_LOSS:
-        scores[predicted] = _of(soft, labels).log()
+        scores[predicted] = of_class(soft, labels).log()
     elif metric == AUC:
         scores[predicted] = _areas(soft, labels)
     else:
@@ -62,7 +62,7 @@ def row_scores(metric: str, probs: Tensor, y: Tensor) -> Tensor:
 def row_losses(metric: str, log_probs: Tensor, y: Tensor) -> Tensor:
     """What a choice among fitted forms minimises, ``(n,)``: log-loss for accuracy too, which few rows hardly tell."""
     if metric in (ACCURACY, LOG_LOSS):
-        return -_of(log_probs, y)
+        return -of_class(log_probs, y)
     return 1 - row_scores(metric, log_probs.exp(), y)
 
 
@@ -81,13 +81,14 @@ def _best(probs: Tensor) -> Tensor:
     return nn.functional.one_hot(probs.argmax(1), probs.shape[1]).double()
 
 
-def _of(probs: Tensor, y: Tensor) -> Tensor:
+def of_class(probs: Tensor, y: Tensor) -> Tensor:
+    """Of each row ``(n, C)``, the entry of its class, ``(n,)``."""
     return probs.gather(1, y.unsqueeze(1)).squeeze(1)
 
 
 def _counted(metric: str, predicted: Tensor, y: Tensor) -> Tensor:
     """Of predictions ``(n, C)`` that are 0 or 1, or anything between."""
-    hits = _of(predicted, y)
+    hits = of_class(predicted, y)
     if metric == ACCURACY:
         return hits
     truth = nn.functional.one_hot(y, predicted.shape[1]).double()

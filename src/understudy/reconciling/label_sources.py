@@ -29,7 +29,7 @@ from understudy.data.examples import Gold, Pool
 from understudy.data.fitted_rows import fitted_keys
 from understudy.labels.base import Labels
 from understudy.labels.forms import Soft
-from understudy.maths.metric_scores import ACCURACY, mean_and_error, row_losses
+from understudy.maths.metric_scores import ACCURACY, mean_and_error, of_class, row_losses
 from understudy.maths.opinion_pool import OpinionPool, Prior, fit_opinion_pool
 from understudy.maths.proportions import disagreement
 from understudy.maths.source_confusion import cross_likelihood, fit_sources, fit_votes
@@ -88,10 +88,10 @@ class ReconciledPool(Pool):
         assert self.teacher is not None
         label = self.teacher.top1()
         probs = self.teacher.dense(torch.arange(len(self)), self.opinion.bias.shape[0])
-        columns = {"reconciled.label": label, "reconciled.prob": _of(probs, label)}
+        columns = {"reconciled.label": label, "reconciled.prob": of_class(probs, label)}
         for source in self.sources:
             columns[f"{source.name}.label"] = source.probs.argmax(1)
-            columns[f"{source.name}.prob"] = _of(source.probs, label).float()
+            columns[f"{source.name}.prob"] = of_class(source.probs, label).float()
         return columns
 
     def is_of(self, gold: Gold, pool: Pool) -> bool:
@@ -137,7 +137,7 @@ def reconciled_pool(fitted: CrossFit, predictions: OutOfFold) -> ReconciledPool:
         # A fold of few rows may have no teacher among its sources.
         unseen[mine] = held_out(scores.gold[len(scores.names) - len(held_out.weights) :, mine])
     opinion, single = choose_opinion(scores, fitted.recipe.metric)
-    opinion = replace(opinion, unseen=unseen, log_loss=float(-_of(unseen, scores.y).mean()))
+    opinion = replace(opinion, unseen=unseen, log_loss=float(-of_class(unseen, scores.y).mean()))
     sources = [
         LabelSource(
             name, float(opinion.weights[number]), *_accuracy(scores.gold[number], scores.y),
@@ -316,10 +316,6 @@ def _spread(scores: Tensor, rows: Tensor, length: int) -> Tensor:
     every = torch.zeros(length, scores.shape[1], dtype=torch.float64)
     every[rows] = scores
     return every
-
-
-def _of(probs: Tensor, label: Tensor) -> Tensor:
-    return probs.gather(1, label.unsqueeze(1)).squeeze(1)
 
 
 def _accuracy(scores: Tensor, y: Tensor) -> tuple[float, int]:
