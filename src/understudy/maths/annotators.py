@@ -85,6 +85,7 @@ def krippendorff_alpha(votes: Tensor, classes: int) -> float | None:
 
 # Votes an annotator must have given before "always the same class" is taken for a rule, not for chance.
 _HABIT = 10
+TOLERANCE = 1e-6
 
 
 def mostly_rules(votes: Tensor) -> bool:
@@ -97,15 +98,9 @@ def mostly_rules(votes: Tensor) -> bool:
 
 
 def fit_dawid_skene(
-    votes: Tensor,
-    classes: int,
-    *,
-    smoothing: float = 0.01,
-    abstentions: bool | None = None,
-    tolerance: float = 1e-6,
-    most_steps: int = 1000,
+    votes: Tensor, classes: int, *, smoothing: float = 0.01, abstentions: bool | None = None, most_steps: int = 1000
 ) -> DawidSkene:
-    """EM until the objective grows by less than ``tolerance`` per row that has a vote.
+    """EM until the objective grows by less than ``TOLERANCE`` per row that has a vote.
 
     ``abstentions``: whether abstaining counts as an answer; None decides by ``mostly_rules``.
     """
@@ -123,7 +118,7 @@ def fit_dawid_skene(
         prior, confusion = log_prior.exp(), log_confusion.exp()
         posterior, evidence = _expect(spoken, prior.log(), confusion.log())
         trace.append(float(evidence.sum()) + smoothing * float(log_prior.sum() + log_confusion.sum()))
-        converged = len(trace) > 1 and trace[-1] - trace[-2] <= tolerance * len(spoken)
+        converged = len(trace) > 1 and trace[-1] - trace[-2] <= TOLERANCE * len(spoken)
     fit = DawidSkene(prior, confusion, posterior, trace, converged)
     return replace(fit, posterior=fit.posterior_of(votes))
 

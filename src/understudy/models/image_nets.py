@@ -5,13 +5,25 @@ stem: ResNet-18, ResNet-50 and MobileNet.
 default images whose shorter side is below 64 get the small one.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
-from understudy.models.registry import Shape, Stem, basic, conv_norm, model, network, pooled, stages, stem_for, way_in
+from understudy.models.registry import (
+    Block,
+    Shape,
+    Stem,
+    basic,
+    conv_norm,
+    model,
+    network,
+    pooled,
+    stages,
+    stem_for,
+    way_in,
+)
 
 
 class PlainBlock(nn.Module):
@@ -73,12 +85,7 @@ def bottleneck(inputs: int, outputs: int, stride: int) -> nn.Sequential:
 
 
 def _resnet(
-    residual: Callable[[int, int, int], nn.Module],
-    widths: tuple[int, ...],
-    counts: tuple[int, ...],
-    inputs: Shape,
-    classes: int,
-    stem: Stem | None,
+    residual: Block, widths: Sequence[int], counts: Sequence[int], inputs: Shape, classes: int, stem: Stem | None
 ) -> nn.Module:
     blocks = stages(lambda *sizes: ResidualBlock(residual(*sizes), *sizes), 64, widths, counts)
     return network(stem=image_stem(inputs, stem), body=nn.Sequential(*blocks), head=pooled(widths[-1], classes))

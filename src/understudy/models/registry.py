@@ -33,6 +33,8 @@ Shape = int | Sequence[int]
 #: How an image enters: as published, for 224×224, or so that a small one keeps its size.
 Stem = Literal["imagenet", "small"]
 Student = nn.Module | Callable[[], nn.Module]
+#: ``(channels in, channels out, stride)``.
+Block = Callable[[int, int, int], nn.Module]
 P = ParamSpec("P")
 
 MODELS: dict[str, Callable[..., nn.Module]] = {}
@@ -236,10 +238,8 @@ def basic(inputs: int, outputs: int, stride: int) -> nn.Sequential:
     return nn.Sequential(*conv_norm(inputs, outputs, stride=stride), nn.ReLU(), *conv_norm(outputs, outputs))
 
 
-def stages(
-    block: Callable[[int, int, int], nn.Module], channels: int, widths: Sequence[int], counts: Sequence[int]
-) -> list[nn.Module]:
-    """Blocks (channels in, channels out, stride), so many of each width; each stage but the first halves the image."""
+def stages(block: Block, channels: int, widths: Sequence[int], counts: Sequence[int]) -> list[nn.Module]:
+    """Blocks, so many of each width; each stage but the first halves the image."""
     blocks = []
     for stage, (outputs, count) in enumerate(zip(widths, counts, strict=True)):
         for number in range(count):

@@ -38,22 +38,10 @@ from understudy.store.files import write_bytes
 
 
 def write_comparison_report(
-    path: str | Path,
-    comparison: Comparison,
-    *,
-    title: str,
-    lead: str = "",
-    verdict: Sequence[str] = (),
-    trust: MeasuredTeacher | None = None,
-    trust_note: str = "",
-    facts: Sequence[tuple[str, str]] = (),
-    warnings: Sequence[str] = (),
+    path: str | Path, comparison: Comparison, trust: MeasuredTeacher | None = None, trust_note: str = "", **parts: Any
 ) -> None:
-    """Everything but the pictures is plain text, and is escaped."""
-    write_page(
-        path, title=title, lead=lead, verdict=verdict, warnings=warnings, facts=facts, **comparison_parts(comparison),
-        **teacher_section(trust, trust_note),
-    )  # fmt: skip
+    """``parts``: those of every page (``templates.page``); all of it is plain text, and is escaped."""
+    write_page(path, **parts, **comparison_parts(comparison), **teacher_section(trust, trust_note))
 
 
 def comparison_parts(comparison: Comparison) -> dict[str, Any]:
