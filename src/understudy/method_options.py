@@ -3,8 +3,8 @@
 A method names its own options and takes the shared ones, the objective's slots, as ``**slots``:
 
     @method
-    def smoothing(amount: float = 0.1, *, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-        return Objective(name="smoothing", target=SmoothedTarget(amount, hard), **slots)
+    def smoothing(amount: float = 0.1, **slots: Unpack[Slots]) -> Objective:
+        return Objective(name="smoothing", loss=SmoothedLoss(amount), **slots)
 
     read_options(us.slam, ["lower_bound=0.6", "k=auto"])      # {"lower_bound": 0.6, "k": "auto"}
 
@@ -27,6 +27,7 @@ from understudy.store.option_fields import check_names, checked_plainly, with_pa
 class WeightSlots(TypedDict, total=False):
     """For a method that says loss and temperature itself."""
 
+    hard: bool
     weight: Weight | None
     terms: tuple[Term, ...]
     temperature_scale: bool | None

@@ -102,10 +102,9 @@ class Context:
         """The calibration rows of gold and the teacher's labels of them; an error where there are too few."""
         rows, labels = (torch.empty(0), None) if self.gold is None else self.gold.calibration()
         if labels is None or len(rows) < 2 or self.gold is None:
-            cure = (
-                "pass teacher= to us.Gold for rows it had not trained on, or use us.vanilla(), which estimates nothing"
-            )
-            raise UnderstudyError(f"{len(rows)} gold rows can estimate the teacher, at least 2 are needed: {cure}")
+            cure = "pass teacher= to us.Gold for rows it had not trained on"
+            wanted = f"at least 2 are needed: {cure}, or use us.vanilla(), which estimates nothing"
+            raise UnderstudyError(f"{len(rows)} gold rows can estimate the teacher, {wanted}")
         return self.gold if len(rows) == len(self.gold.y) else self.gold.take(rows), labels
 
     def per_row(self, values: Tensor, where: str) -> Tensor:
@@ -125,8 +124,7 @@ class Context:
 
 
 class Slot(ABC):
-    """A part of an objective. Most only compute; some first *prepare* columns, own a trained module, or *observe* each
-    batch to keep something per row."""
+    """A part of an objective. Most only compute; some *prepare* columns, own a trained module, or *observe* batches."""
 
     name: str
     #: Whether the student's penultimate features must be at hand (``step.outputs.features``).
@@ -182,10 +180,7 @@ class Weight(Slot):
     weighs_gold: bool = False
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        """One weight per row, ``(B,)``; ``losses (B,)`` are the unweighted ones, detached.
-
-        Here: the column ``weight`` that ``prepare`` filed.
-        """
+        """One weight per row, ``(B,)``: here the column ``weight``; ``losses (B,)``: unweighted, detached."""
         return step.columns[f"{self.name}.weight"]
 
     def gold_weights(self, gold_alignment: Tensor, alignment: Tensor) -> Tensor:
@@ -279,6 +274,8 @@ class Objective:
     terms: tuple[Term, ...] = ()
     #: One number, or (gold, pool). Divides the student's logits and, for soft labels, the teacher's.
     temperature: float | tuple[float, float] = 1.0
+    #: Whether the teacher's best class alone is matched, not its whole label; a target of another kind stays as it is.
+    hard: bool = False
     #: Multiply the pool loss by T² (Hinton's convention, which the papers here leave out); None means no.
     temperature_scale: bool | None = None
     #: Prepare the columns again every so many epochs, with the student as it then is.
@@ -293,6 +290,8 @@ class Objective:
     traits: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
+        if self.hard and self.target == TeacherTarget():
+            object.__setattr__(self, "target", TeacherTarget(hard=True))
         given, pair = self.temperature, self.temperatures
         if len(pair) != 2 or not all(isinstance(part, int | float) and part > 0 for part in pair):
             raise UnderstudyError(f"temperature={given!r} must be a number greater than 0, or a pair (gold, pool)")

@@ -58,7 +58,6 @@ bootstrap_target = BootstrapTarget
 
 
 @method
-def bootstrap(
-    *, target: str = "hard", beta: float | None = None, hard: bool = False, **slots: Unpack[Slots]
-) -> Objective:
-    return Objective(name="bootstrap", target=bootstrap_target(target=target, beta=beta, hard=hard), **slots)
+def bootstrap(*, target: str = "hard", beta: float | None = None, **slots: Unpack[Slots]) -> Objective:
+    blend = bootstrap_target(target=target, beta=beta, hard=slots.get("hard", False))
+    return Objective(name="bootstrap", target=blend, **slots)

@@ -63,5 +63,5 @@ class_ratio_weight = ClassRatioWeight
 
 
 @method
-def class_ratio(clean_share: Any = None, *, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    return reweighted("class_ratio", class_ratio_weight(clean_share=clean_share), slots, hard=hard, noise_free=True)
+def class_ratio(clean_share: Any = None, **slots: Unpack[Slots]) -> Objective:
+    return reweighted("class_ratio", class_ratio_weight(clean_share=clean_share), slots, noise_free=True)

@@ -23,7 +23,7 @@ from understudy import models
 from understudy.errors import UnderstudyError
 from understudy.method_options import Slots, method
 from understudy.models.registry import drawn_parts
-from understudy.objective import Objective, TeacherTarget
+from understudy.objective import Objective
 from understudy.store.option_fields import check_interval
 from understudy.training.batch_loss import Batch, Losses, Scored, StudentLearner
 
@@ -116,10 +116,8 @@ class CoTeachingScorer:
 
 
 @method
-def co_teaching(
-    forget_rate: float | None = None, *, gradual_epochs: int = 10, hard: bool = False, **slots: Unpack[Slots]
-) -> Objective:
+def co_teaching(forget_rate: float | None = None, *, gradual_epochs: int = 10, **slots: Unpack[Slots]) -> Objective:
     check_interval("co_teaching", "[0, 1)", forget_rate=0 if forget_rate is None else forget_rate)
     check_interval("co_teaching", "[1, inf)", gradual_epochs=gradual_epochs)
     scorer = partial(CoTeachingScorer, forget_rate=forget_rate, gradual_epochs=gradual_epochs)
-    return Objective(name="co_teaching", target=TeacherTarget(hard=hard), scorer=scorer, **slots)
+    return Objective(name="co_teaching", scorer=scorer, **slots)

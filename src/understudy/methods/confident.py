@@ -65,5 +65,5 @@ confident_weight = ConfidentWeight
 
 
 @method
-def confident(share: float = 0.5, measure: str = "margin", *, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    return reweighted("confident", confident_weight(share, measure), slots, hard=hard)
+def confident(share: float = 0.5, measure: str = "margin", **slots: Unpack[Slots]) -> Objective:
+    return reweighted("confident", confident_weight(share, measure), slots)

@@ -68,6 +68,6 @@ elr_term = ElrTerm
 
 
 @method
-def elr(strength: float = 3.0, *, decay: float = 0.7, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    plain = vanilla(hard=hard, **slots)
+def elr(strength: float = 3.0, *, decay: float = 0.7, **slots: Unpack[Slots]) -> Objective:
+    plain = vanilla(**slots)
     return plain.replace(name="elr", terms=(elr_term(strength, decay), *plain.terms), traits=frozenset())

@@ -80,5 +80,5 @@ fidelity_weight = FidelityWeight
 
 
 @method
-def fidelity(beta: float = 1.0, uncertainty: Any = None, *, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    return reweighted("fidelity", fidelity_weight(beta, uncertainty), slots, hard=hard)
+def fidelity(beta: float = 1.0, uncertainty: Any = None, **slots: Unpack[Slots]) -> Objective:
+    return reweighted("fidelity", fidelity_weight(beta, uncertainty), slots)

@@ -27,7 +27,7 @@ from understudy.errors import UnderstudyError
 from understudy.labels.base import Labels
 from understudy.maths.mixing import forward_correction
 from understudy.method_options import Slots, method
-from understudy.objective import Context, Link, Objective, Step, TeacherTarget
+from understudy.objective import Context, Link, Objective, Step
 from understudy.store.option_fields import check_interval
 
 __all__ = ["forward", "forward_link", "transition_on_gold"]
@@ -124,13 +124,8 @@ forward_link = ForwardLink
 
 @method
 def forward(
-    transition: Any = None,
-    *,
-    noisy_probs: Any = None,
-    quantile: float = 0.97,
-    hard: bool = False,
-    **slots: Unpack[Slots],
+    transition: Any = None, *, noisy_probs: Any = None, quantile: float = 0.97, **slots: Unpack[Slots]
 ) -> Objective:
+    hard = slots.get("hard", False)
     link = forward_link(transition=transition, noisy_probs=noisy_probs, quantile=quantile, hard=hard)
-    traits = frozenset({"noise_free_is_vanilla"})
-    return Objective(name="forward", target=TeacherTarget(hard=hard), link=link, traits=traits, **slots)
+    return Objective(name="forward", link=link, traits=frozenset({"noise_free_is_vanilla"}), **slots)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from understudy.maths import losses
 from understudy.method_options import TemperedSlots, method, with_weight
-from understudy.objective import Loss, Objective, Step, TeacherTarget, Weight
+from understudy.objective import Loss, Objective, Step, Weight
 from understudy.store.option_fields import check_interval
 
 __all__ = ["gce", "gce_loss", "truncation_weight"]
@@ -64,9 +64,8 @@ def gce(
     threshold: float = 0.5,
     *,
     warmup: float = 1 / 3,
-    hard: bool = False,
     **slots: Unpack[TemperedSlots],
 ) -> Objective:
     if truncated:
         slots = with_weight(slots, truncation_weight(threshold=threshold, warmup=warmup))
-    return Objective(name="gce", target=TeacherTarget(hard=hard), loss=gce_loss(g), **slots)
+    return Objective(name="gce", loss=gce_loss(g), **slots)

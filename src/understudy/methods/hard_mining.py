@@ -16,7 +16,7 @@ from torch import Tensor
 
 from understudy.maths.weights import normalise
 from understudy.method_options import Slots, method, with_weight
-from understudy.objective import Columns, Context, Objective, Step, TeacherTarget, Weight
+from understudy.objective import Columns, Context, Objective, Step, Weight
 
 __all__ = ["hard_mining", "hard_mining_weight"]
 
@@ -52,5 +52,5 @@ hard_mining_weight = HardMiningWeight
 
 
 @method
-def hard_mining(*, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    return Objective(name="hard_mining", target=TeacherTarget(hard=hard), **with_weight(slots, hard_mining_weight()))
+def hard_mining(**slots: Unpack[Slots]) -> Objective:
+    return Objective(name="hard_mining", **with_weight(slots, hard_mining_weight()))

@@ -70,14 +70,9 @@ l2rw_weight = AlignmentWeight
 
 @method
 def l2rw(
-    *,
-    gold_rows: int = 128,
-    train_on_gold: bool = False,
-    gold_in_pool: bool = False,
-    hard: bool = False,
-    **slots: Unpack[Slots],
+    *, gold_rows: int = 128, train_on_gold: bool = False, gold_in_pool: bool = False, **slots: Unpack[Slots]
 ) -> Objective:
     if train_on_gold and gold_in_pool:
         raise UnderstudyError("l2rw: gold rows train fully (train_on_gold) or weighed (gold_in_pool); pass one")
     weight = l2rw_weight(gold_rows=gold_rows, gold_in_pool=gold_in_pool)
-    return reweighted("l2rw", weight, slots, hard=hard).replace(gold_trains=train_on_gold or gold_in_pool)
+    return reweighted("l2rw", weight, slots).replace(gold_trains=train_on_gold or gold_in_pool)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy.method_options import Slots, method, with_weight
-from understudy.objective import Context, Objective, Step, TeacherTarget, Weight
+from understudy.objective import Context, Objective, Step, Weight
 from understudy.store.option_fields import check_interval
 
 __all__ = ["curriculum_weight", "mentornet_pd"]
@@ -66,7 +66,7 @@ curriculum_weight = CurriculumWeight
 
 @method
 def mentornet_pd(
-    percentile: float = 0.75, *, decay: float = 0.9, warmup: float = 0.1, hard: bool = False, **slots: Unpack[Slots]
+    percentile: float = 0.75, *, decay: float = 0.9, warmup: float = 0.1, **slots: Unpack[Slots]
 ) -> Objective:
     curriculum = curriculum_weight(percentile=percentile, decay=decay, warmup=warmup)
-    return Objective(name="mentornet_pd", target=TeacherTarget(hard=hard), **with_weight(slots, curriculum))
+    return Objective(name="mentornet_pd", **with_weight(slots, curriculum))

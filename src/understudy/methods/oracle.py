@@ -49,5 +49,5 @@ oracle_weight = OracleWeight
 
 
 @method
-def oracle(truth: Any = None, *, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    return reweighted("oracle", oracle_weight(truth), slots, hard=hard, noise_free=True)
+def oracle(truth: Any = None, **slots: Unpack[Slots]) -> Objective:
+    return reweighted("oracle", oracle_weight(truth), slots, noise_free=True)

@@ -42,6 +42,6 @@ poly_loss = PolyLoss
 
 
 @method
-def poly(epsilon: float = 1.0, *, hard: bool = False, **slots: Unpack[TemperedSlots]) -> Objective:
+def poly(epsilon: float = 1.0, **slots: Unpack[TemperedSlots]) -> Objective:
     # No traits: ε Σ q (1 − f) draws towards the label's best class, so a soft label itself is not the minimum.
-    return vanilla(hard=hard, loss=poly_loss(epsilon), **slots).replace(name="poly", traits=frozenset())
+    return vanilla(loss=poly_loss(epsilon), **slots).replace(name="poly", traits=frozenset())

@@ -43,5 +43,5 @@ proportion_weight = ProportionWeight
 
 
 @method
-def proportion(*, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    return reweighted("proportion", proportion_weight(), slots, hard=hard)
+def proportion(**slots: Unpack[Slots]) -> Objective:
+    return reweighted("proportion", proportion_weight(), slots)

@@ -61,5 +61,5 @@ random_weight = RandomWeight
 
 
 @method
-def random_weights(*, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    return reweighted("random_weights", random_weight(), slots, hard=hard)
+def random_weights(**slots: Unpack[Slots]) -> Objective:
+    return reweighted("random_weights", random_weight(), slots)

@@ -13,7 +13,7 @@ teacher's label gets one too. It costs about ``folds`` × 4 trainings on 1 − 1
 from typing import Unpack
 
 from understudy.method_options import Slots, method
-from understudy.objective import Objective, TeacherTarget
+from understudy.objective import Objective
 from understudy.reconciling.relabel import Reconcile
 from understudy.store.option_fields import check_interval
 
@@ -21,7 +21,7 @@ __all__ = ["reconciled"]
 
 
 @method
-def reconciled(*, folds: int = 4, rows: int | None = 20_000, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
+def reconciled(*, folds: int = 4, rows: int | None = 20_000, **slots: Unpack[Slots]) -> Objective:
     check_interval("reconciled", "[2, inf)", folds=folds)
     check_interval("reconciled", "[1, inf)", rows=1 if rows is None else rows)
-    return Objective(name="reconciled", target=TeacherTarget(hard=hard), relabel=Reconcile(folds, rows), **slots)
+    return Objective(name="reconciled", relabel=Reconcile(folds, rows), **slots)

@@ -38,5 +38,5 @@ balanced_sampling = BalancedSampling
 
 
 @method
-def resample(*, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    return reweighted("resample", balanced_sampling(), slots, hard=hard)
+def resample(**slots: Unpack[Slots]) -> Objective:
+    return reweighted("resample", balanced_sampling(), slots)

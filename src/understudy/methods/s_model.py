@@ -25,7 +25,7 @@ from understudy.errors import UnderstudyError
 from understudy.maths.mixing import forward_correction
 from understudy.method_options import Slots, method
 from understudy.methods.forward import label_shares, transition_on_gold
-from understudy.objective import Context, Link, Objective, Step, TeacherTarget
+from understudy.objective import Context, Link, Objective, Step
 from understudy.store.option_fields import check_interval
 
 __all__ = ["s_model", "s_model_link"]
@@ -90,12 +90,7 @@ s_model_link = SModelLink
 
 @method
 def s_model(
-    init: str = "identity",
-    *,
-    smoothing: float = 0.1,
-    noisy_probs: Any = None,
-    hard: bool = False,
-    **slots: Unpack[Slots],
+    init: str = "identity", *, smoothing: float = 0.1, noisy_probs: Any = None, **slots: Unpack[Slots]
 ) -> Objective:
-    link = s_model_link(init=init, smoothing=smoothing, noisy_probs=noisy_probs, hard=hard)
-    return Objective(name="s_model", target=TeacherTarget(hard=hard), link=link, **slots)
+    link = s_model_link(init=init, smoothing=smoothing, noisy_probs=noisy_probs, hard=slots.get("hard", False))
+    return Objective(name="s_model", link=link, **slots)

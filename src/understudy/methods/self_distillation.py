@@ -103,9 +103,9 @@ def self_distillation(
     schedule: Alpha | None = None,
     target: str = "hard",
     target_temperature: float | None = None,
-    hard: bool = False,
     **slots: Unpack[Slots],
 ) -> Objective:
+    hard = slots.get("hard", False)
     blend = self_distillation_target(
         strength=strength, schedule=schedule, target=target, target_temperature=target_temperature, hard=hard
     )

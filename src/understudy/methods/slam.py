@@ -152,7 +152,6 @@ def slam(
     temperature: float | tuple[float, float] = 1.0,
     *,
     tail: str = "drop",
-    hard: bool = False,
     covariate: str = "margin",
     estimator: str = "isotonic",
     alpha: Any = None,
@@ -161,12 +160,13 @@ def slam(
 ) -> Objective:
     if tail not in ("keep", "drop"):
         raise UnderstudyError(f"slam(tail={tail!r}): use 'keep' or 'drop'")
-    teacher, drops = TeacherTarget(hard=hard), tail == "drop"
+    hard, drops = slots.get("hard", False), tail == "drop"
+    target = TopTarget(TeacherTarget(hard), "slam") if drops else TeacherTarget(hard)
     link = slam_link(
         lower_bound=lower_bound, threshold=threshold, k=k, normalise=normalise, covariate=covariate,
         estimator=estimator, alpha=alpha, target_in_top=hard or drops,
     )  # fmt: skip
     return Objective(
-        name="slam", target=TopTarget(teacher, "slam") if drops else teacher, link=link, loss=loss,
-        temperature=temperature, traits=frozenset({"noise_free_is_vanilla"}), **slots,
+        name="slam", target=target, link=link, loss=loss, temperature=temperature,
+        traits=frozenset({"noise_free_is_vanilla"}), **slots,
     )  # fmt: skip

@@ -98,8 +98,6 @@ sop_link = SopLink
 
 
 @method
-def sop(
-    u_lr: float = 10.0, v_lr: float = 10.0, *, start: float = 1e-8, hard: bool = False, **slots: Unpack[Slots]
-) -> Objective:
-    link = sop_link(u_lr, v_lr, start=start, hard=hard)
-    return Objective(name="sop", target=TeacherTarget(hard=hard), link=link, **slots)
+def sop(u_lr: float = 10.0, v_lr: float = 10.0, *, start: float = 1e-8, **slots: Unpack[Slots]) -> Objective:
+    link = sop_link(u_lr, v_lr, start=start, hard=slots.get("hard", False))
+    return Objective(name="sop", link=link, **slots)

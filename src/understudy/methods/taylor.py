@@ -44,6 +44,6 @@ taylor_loss = TaylorLoss
 
 
 @method
-def taylor(degree: int = 2, *, hard: bool = False, **slots: Unpack[TemperedSlots]) -> Objective:
+def taylor(degree: int = 2, **slots: Unpack[TemperedSlots]) -> Objective:
     # No traits: against a soft label the cut series is least at the label's best class, not at the label itself.
-    return vanilla(hard=hard, loss=taylor_loss(degree), **slots).replace(name="taylor", traits=frozenset())
+    return vanilla(loss=taylor_loss(degree), **slots).replace(name="taylor", traits=frozenset())

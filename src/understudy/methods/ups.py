@@ -110,7 +110,6 @@ def ups(
     negative_below: float = 0.05,
     positive_std: float = 0.05,
     negative_std: float = 0.005,
-    hard: bool = False,
     **slots: Unpack[TemperedSlots],
 ) -> Objective:
     """``std``: (N, C), of the teacher's passes. In the paper's symbols, the four limits are τp, τn, κp and κn."""
@@ -118,5 +117,5 @@ def ups(
         given = f"ups(positive_above={positive_above}, negative_below={negative_below})"
         raise UnderstudyError(f"{given}: use 0 <= negative < positive <= 1")
     check_interval("ups", "[0, inf)", positive_std=positive_std, negative_std=negative_std)
-    target = UpsTarget(positive_above, negative_below, positive_std, negative_std, hard, std)
+    target = UpsTarget(positive_above, negative_below, positive_std, negative_std, slots.get("hard", False), std)
     return Objective(name="ups", target=target, loss=losses.ups, **with_weight(slots, KeepWeight(target.name)))

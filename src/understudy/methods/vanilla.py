@@ -10,18 +10,18 @@ baseline of every paper here. As in them, a temperature T does not multiply the 
 from typing import Unpack
 
 from understudy.method_options import Slots, method, with_weight
-from understudy.objective import Objective, TeacherTarget, Weight
+from understudy.objective import Objective, Weight
 
 __all__ = ["vanilla"]
 
 
 @method
-def vanilla(*, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
+def vanilla(**slots: Unpack[Slots]) -> Objective:
     traits = frozenset({"noise_free_is_vanilla", "perfect_is_minimal"})
-    return Objective(name="vanilla", target=TeacherTarget(hard=hard), traits=traits, **slots)
+    return Objective(name="vanilla", traits=traits, **slots)
 
 
-def reweighted(name: str, weight: Weight, slots: Slots, *, hard: bool, noise_free: bool = False) -> Objective:
+def reweighted(name: str, weight: Weight, slots: Slots, *, noise_free: bool = False) -> Objective:
     """Vanilla distillation under a method's own weight; ``noise_free``: without noise it is vanilla itself."""
-    objective = vanilla(hard=hard, **with_weight(slots, weight)).replace(name=name)
+    objective = vanilla(**with_weight(slots, weight)).replace(name=name)
     return objective if noise_free else objective.replace(traits=frozenset({"perfect_is_minimal"}))

@@ -133,8 +133,6 @@ vid_term = VidTerm
 
 
 @method
-def vid(
-    teacher_features: Any = None, strength: float = 1.0, *, hard: bool = False, **slots: Unpack[Slots]
-) -> Objective:
-    plain, own = vanilla(hard=hard, **slots), vid_term(teacher_features, strength)
+def vid(teacher_features: Any = None, strength: float = 1.0, **slots: Unpack[Slots]) -> Objective:
+    plain, own = vanilla(**slots), vid_term(teacher_features, strength)
     return plain.replace(name="vid", terms=(own, *plain.terms), traits=frozenset({"perfect_is_minimal"}))

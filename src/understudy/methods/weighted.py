@@ -107,15 +107,10 @@ given_weight = GivenWeight
 
 @method
 def weighted(
-    *,
-    confidence: str = "entropy",
-    refresh_every: int | None = None,
-    k: int | None = None,
-    hard: bool = False,
-    **slots: Unpack[Slots],
+    *, confidence: str = "entropy", refresh_every: int | None = None, k: int | None = None, **slots: Unpack[Slots]
 ) -> Objective:
-    weight = debias_weight(confidence=confidence, k=k, hard=hard)
-    return reweighted("weighted", weight, slots, hard=hard, noise_free=True).replace(refresh_every=refresh_every)
+    weight = debias_weight(confidence=confidence, k=k, hard=slots.get("hard", False))
+    return reweighted("weighted", weight, slots, noise_free=True).replace(refresh_every=refresh_every)
 
 
 def debias_weights(
