@@ -8,7 +8,7 @@ import understudy as us
 from understudy.auditing.pool_estimates import Estimate, Measured, Question, as_records
 from understudy.auditing.pool_strata import Proxy, measure_pool
 from understudy.maths.proportions import wilson
-from understudy.maths.unequal_sampling import draw_weights
+from understudy.maths.random_order import draw_weights
 
 
 def sets(truth: np.ndarray, named: np.ndarray, on_pool: np.ndarray, **more: object) -> tuple[us.Gold, us.Pool]:

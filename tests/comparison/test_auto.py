@@ -18,7 +18,7 @@ from understudy.comparison.comparison_options import AutoOptions
 from understudy.maths.metric_scores import mean_and_error, row_scores
 from understudy.parallel.executors import InProcess
 from understudy.reconciling.cross_fitting import CrossFit
-from understudy.reconciling.views import View
+from understudy.reconciling.relabel import View
 from understudy.report.run_text import choice_reason
 from understudy.training import automatic_options
 from understudy.training.evaluation import gold_only_options

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from understudy.maths.unequal_sampling import inclusion_probabilities, systematic
+from understudy.maths.random_order import inclusion_probabilities, systematic
 
 
 def test_probabilities_by_hand() -> None:

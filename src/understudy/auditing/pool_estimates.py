@@ -49,7 +49,7 @@ from understudy.data.fitted_rows import mark_fitted
 from understudy.errors import UnderstudyError, warn
 from understudy.labels.class_names import joint_names
 from understudy.maths.proportions import Bools, Floats, Ints, Share, exact
-from understudy.maths.unequal_sampling import draw_weights
+from understudy.maths.random_order import draw_weights
 from understudy.models.small_nets import linear
 from understudy.reconciling.label_sources import ReconciledPool
 from understudy.reconciling.relabel import reconcile

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from understudy.auditing.measures import AuditData
+from understudy.auditing.measures import SIGNIFICANT, AuditData
 from understudy.comparison.interval import Interval
 from understudy.data.examples import Pool
 from understudy.labels.votes import Votes
@@ -41,6 +41,11 @@ class AuditedSource:
     net_correct: int
     #: Of a gain of 0, corrected for the number of sources.
     p_value: float
+
+    @property
+    def harms(self) -> bool:
+        """Whether the labels are significantly better without it."""
+        return self.gain.mean < 0 and self.p_value < SIGNIFICANT
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from understudy.training.options import AUTO
 
 if TYPE_CHECKING:
     from understudy.io.read import Examples
-    from understudy.reconciling.views import View
+    from understudy.reconciling.relabel import View
 
 
 @takes_options("ema", "small", "checkpoint_every", "patience", "finetune", "finetune_lr")
@@ -78,7 +78,7 @@ def reconcile_command(
 def _view(examples: "Examples", student: str, classes: int, training: dict[str, Any]) -> "View":
     """The files by one kind of features, with a student for them."""
     from understudy.inference.passes import usable_device
-    from understudy.reconciling.views import View
+    from understudy.reconciling.relabel import View
     from understudy.training.job import resolve_student, student_builder
 
     name, recipe = resolve_student(student, examples, training)

@@ -40,8 +40,7 @@ from understudy.parallel.executors import Executor, executor_for
 from understudy.reconciling.base_models import BaseModel, TrainedModel, vector_models
 from understudy.reconciling.cross_fitting import CrossFit, OutOfFold
 from understudy.reconciling.label_sources import ReconciledPool, cross_validate_student, labels_by_fold, reconciled_pool
-from understudy.reconciling.relabel import Reconcile
-from understudy.reconciling.views import View, joint_predictions, mark_views
+from understudy.reconciling.relabel import Reconcile, View, joint_predictions, mark_views
 from understudy.store.files import locked, read_json
 from understudy.store.option_fields import checked_plainly, spell_out
 from understudy.store.settings import check_same
@@ -175,7 +174,7 @@ def auto(
     processes or by an ``executor``. It does not use the test and select rows. With ``out``, pilot and training can both
     be stopped and resumed. ``evaluate`` as in ``us.train``. ``callbacks`` see the final training.
 
-    ``others``: the same rows by other features (``reconciling/views.py``), by name; ``features`` is the name of these.
+    ``others``: the same rows by other features (``us.reconcile`` has them too), by name; ``features``: that of these.
     Label sources are trained on all, and the student on those that are best on gold; ``on_features`` gets their name
     before it is trained.
     """

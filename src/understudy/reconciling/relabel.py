@@ -9,12 +9,20 @@
     write_table(out, with_reconciled_labels(read_table(file), gold, pool, class_names))      # the pool's file with them
 
 ``label_sources.py`` has the formula; ``us.reconciled()`` does both steps in one training.
+
+*Views:* the same rows by several features: label sources see all of them, the student only its own.
+
+    others = {"TF-IDF": View(build, gold, pool, {"optimizer": "lbfgs"})}
+    us.auto(student, gold, pool, features="MiniLM", others=others)
+
+A text as TF-IDF and as vectors of an encoder gives sources that make different errors. The labels reconciled from both
+train a student on either: one on TF-IDF is small and needs the encoder no more.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,7 +34,7 @@ from understudy import methods as registry
 from understudy.comparison.candidates import FEWEST_ROWS, GOLD_ONLY, VANILLA, named_objectives
 from understudy.comparison.comparison_options import ReconcileOptions, take_options
 from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled
-from understudy.data.fitted_rows import GOLD_KEYS, deal_keys
+from understudy.data.fitted_rows import GOLD_KEYS, deal_keys, mark_fitted
 from understudy.errors import UnderstudyError
 from understudy.io.label_columns import SAW
 from understudy.io.table import Stored, Table
@@ -35,15 +43,49 @@ from understudy.models.registry import Student, initial_student
 from understudy.objective import Relabelled
 from understudy.parallel.executors import Executor, InProcess, executor_for
 from understudy.reconciling.base_models import BaseModel, TrainedModel, vector_models
-from understudy.reconciling.cross_fitting import CrossFit
+from understudy.reconciling.cross_fitting import CrossFit, OutOfFold
 from understudy.reconciling.label_sources import ReconciledPool, default_c, reconciled_pool
-from understudy.reconciling.views import View, joint_predictions, mark_views
 from understudy.store.arrow import Array
 from understudy.store.files import locked, work_folder
 from understudy.store.option_fields import checked_plainly, spell_out
 from understudy.training.automatic_options import named_student, resolve_options
 from understudy.training.options import SHARED, TrainingOptions, shows_options
 from understudy.training.prepare import check_outputs
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Gold and pool, in the same order as by the other features, a student for them, and its training options."""
+
+    student: Student
+    gold: Gold
+    pool: Pool
+    options: Mapping[str, Any]
+    test: Any = None
+    select: Any = None
+    #: No student that is kept takes these features.
+    sources_only: bool = False
+
+
+def mark_views(views: Mapping[str, View]) -> Mapping[str, View]:
+    """The views, the gold rows that the pool's labels were fitted to marked as chosen in each (``mark_fitted``)."""
+    first = next(iter(views.values()))
+    gold = mark_fitted(first.gold, first.pool)
+    if gold is first.gold:
+        return views
+    return {name: replace(view, gold=view.gold.marked_chosen(gold.chosen)) for name, view in views.items()}
+
+
+def joint_predictions(by_view: Mapping[str, OutOfFold]) -> OutOfFold:
+    """The base models of all views as sources beside each other: ``gce``, and of the others ``gce (TF-IDF)``."""
+    joint = OutOfFold()
+    for number, (view, found) in enumerate(by_view.items()):
+        for name in found.gold:
+            shown = f"{name} ({view})" if number else name
+            joint.gold[shown] = found.gold[name]
+            if name in found.pool:
+                joint.pool[shown], joint.by_fold[shown] = found.pool[name], found.by_fold[name]
+    return joint
 
 
 @shows_options([*SHARED, "seed"])

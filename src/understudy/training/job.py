@@ -36,7 +36,7 @@ from understudy.io.read import Examples
 from understudy.io.table import text_columns
 from understudy.method_options import read_options
 from understudy.models.registry import initial_student
-from understudy.reconciling.views import View
+from understudy.reconciling.relabel import View
 from understudy.store.checked_folder import FolderKind
 from understudy.store.console import collected_warnings
 from understudy.store.files import known_as, local_path, locked

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from understudy.acquisition.strategy import Arrays, Reasons, ScoredRows, Strategy
-from understudy.maths.random_order import draw_key
-from understudy.maths.unequal_sampling import inclusion_probabilities, systematic
+from understudy.maths.random_order import draw_key, inclusion_probabilities, systematic
 
 UNIFORM = 0.5
 
