@@ -28,8 +28,7 @@ from understudy.io.table import Stored, Table, read_table
 from understudy.io.write import WRITERS
 from understudy.labels.forms import Labels, Votes, aligned, named_columns
 from understudy.llm.answer_folder import answer_line
-from understudy.llm.asking import AskRun
-from understudy.llm.labelled import Labelled
+from understudy.llm.asking import AskRun, Labelled
 from understudy.llm.ledger import usage_of
 from understudy.llm.request import AskPlan, Row, most_tokens, request_body
 from understudy.store.files import appearing_whole, write_bytes
