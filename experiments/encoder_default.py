@@ -11,8 +11,8 @@ regression on the same features in five ways (``vector_alternatives``). Costs ar
 Python's start included; vectors are in the cache (13 s per thousand texts, 20 per thousand images, once). Finished
 cells are kept (`--work`).
 
-    Expected on Banking77: 83 as it is, 80 with --small, 76 with --encoder none; 76 to 81 of the alternatives. One to
-    eight minutes of one core per seed and set.
+    Expected on Banking77: 83 as it is, 80 with --small, 76 with --encoder none; 76 to 81 of the alternatives. A quarter
+    of a minute to three minutes of one core per seed and set.
 """
 
 import argparse

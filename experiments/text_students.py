@@ -144,7 +144,7 @@ def table(jobs: Jobs, keys: list[Key]) -> str:
         costs = [f"{mean(cell[name] for cell in some):.0f}" for name in ("train", "predict", "megabytes")]
         lines.append([kind, f"{rows:,}", method, percent(accuracy), minus, *costs])
     header = ["features", "pool rows", "method", "test accuracy", "minus vanilla", "train, s"]
-    return markdown([*header, "predict 2,000, s", "student, MB"], lines)
+    return markdown([*header, "predict 2,000, s", "student, MB"], lines).replace(" | ", "|")
 
 
 def main() -> None:
