@@ -339,3 +339,9 @@ def test_classes_that_gold_lacks_are_no_answers_in_words(save: Any, tmp_path: Pa
     (tmp_path / "g.csv").write_text("f,label\n1,pos\n2,neg\n")
     pool = save("pool.jsonl", teacher_label=["pos", "neg", "pos post", "mixed", "other", "negation"] * 2)
     assert len(read_examples(gold=tmp_path / "g.csv", pool=pool).class_names or ()) == 6
+
+
+def test_a_class_but_for_a_letter_is_another_class(save: Any) -> None:
+    pool = save("pool.jsonl", teacher_label=["level_one", "level_two", "level_twp"] * 4)
+    with pytest.raises(UnderstudyError, match="row 2 is 'level_twp', which is not one of the classes"):
+        read_examples(pool=pool, classes=["level_one", "level_two"])

@@ -35,7 +35,7 @@ from understudy.errors import UnderstudyError, warn
 from understudy.features.raw_columns import FALSE, TRUE
 from understudy.io.table import Table
 from understudy.labels import class_names
-from understudy.labels.answer_matching import AnswerMatcher
+from understudy.labels.answer_matching import NEAR, AnswerMatcher
 from understudy.labels.base import Column, VoteModel
 from understudy.labels.class_names import EMPTY, ClassNames, is_number, spelled_number
 from understudy.labels.forms import COLUMNS, FORMS, Labels, ReadOptions
@@ -118,11 +118,14 @@ def _answers_read(values: Array, names: Sequence[str], where: str) -> Array:
 
 
 def _meant(texts: Collection[str], names: Sequence[str]) -> dict[str, str]:
-    """The class that each of these answers in words names; "" where it names none, or several."""
+    """The class that each of these answers in words names; "" where it names none, or several.
+
+    A typing error is none: level_1b is rather a class of its own than level_1a."""
     if not texts or len(names) < 2 or not all(name.strip() and name.isprintable() for name in names):
         return {}
-    match = AnswerMatcher(names)
-    return {text: names[label] if (label := match(text).label) >= 0 else "" for text in sorted(texts)}
+    matcher = AnswerMatcher(names)
+    found = {text: matcher(text) for text in sorted(texts)}
+    return {text: names[one.label] if one.label >= 0 and one.how != NEAR else "" for text, one in found.items()}
 
 
 def label_column(table: Table, names: ClassNames) -> Array | None:
