@@ -365,7 +365,7 @@ def test_tasks_say_what_is_wrong(pool: Path, tmp_path: Path) -> None:
     (tmp_path / "batch.csv").write_text("id,label\n7,\n")
     assert "'7', where there is '007'" in run(*base, "--batch", tmp_path / "batch.csv", fails=True)
     (tmp_path / "batch.csv").write_text("id,label\n77,\n")
-    assert "id '77' is not in" in run(*base, "--batch", tmp_path / "batch.csv", fails=True)
+    assert "row 0: '77' is not among the ids of" in run(*base, "--batch", tmp_path / "batch.csv", fails=True)
     (tmp_path / "bare.csv").write_text("text\nhello\n")
     assert "no column 'id'" in run("tasks", tmp_path / "bare.csv", *base[2:], fails=True)
     (tmp_path / "two.csv").write_text("id,title,text\n1,a,b\n")
@@ -403,7 +403,7 @@ def test_votes_beside_the_pool_and_ids_that_are_not_there(tmp_path: Path) -> Non
     assert np.array_equal(found.teacher.answers().numpy(), [[-1, -1], [1, 0], [-1, 0]])
     assert "votes.csv.history" in {path.name for path in tmp_path.iterdir()}
     (tmp_path / "out.jsonl").write_text("\n".join(json.dumps({**line, "row_id": "9"}) for line in lines))
-    assert "id '9' is not in" in run(*base, "--out", tmp_path / "v.csv", "--as", "votes", fails=True)
+    assert "'9' is not among the ids of" in run(*base, "--out", tmp_path / "v.csv", "--as", "votes", fails=True)
 
 
 def test_help_loads_no_torch() -> None:

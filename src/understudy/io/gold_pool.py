@@ -209,7 +209,7 @@ def to_gold(
     #: The table's row of each of gold's.
     order = np.arange(len(y))
     if not _has_features(table, featuriser):
-        gold = _with_features_of_pool(table, y, teacher, pool, index)
+        gold = _with_features_of_pool(table, y, teacher, pool)
     else:
         gold = Gold.of(features_of(table, featuriser), y, teacher, ids=table.ids)
         if pool is not None and teacher is None and (index >= 0).any():
@@ -231,20 +231,13 @@ def to_gold(
     return gold
 
 
-def _with_features_of_pool(
-    table: Table, y: Tensor, teacher: Labels | None, pool: PoolFile | None, index: Array
-) -> Gold:  # fmt: skip
+def _with_features_of_pool(table: Table, y: Tensor, teacher: Labels | None, pool: PoolFile | None) -> Gold:
     if pool is None:
         raise UnderstudyError(f"{table.path} has no features and there is no pool file to take them from; add them")
     for part in (table, pool.table):
         if "id" not in part.names:
             raise UnderstudyError(f"{part.path} has no column 'id' to join by; add it, or features to the gold file")
-    if (index < 0).any():
-        table.check_spelling(pool.table)
-        row = int((index < 0).argmax())
-        ids = f"the ids of {pool.table.path} (such as {shown_id(pool.table, 0)})"
-        held = f"{table.where('id')} row {row}: {shown_id(table, row)} is not among {ids}"
-        raise UnderstudyError(f"{held}; add the row there, or its features here")
+    index = table.places_in(pool.table, "add the row there, or its features here")
     if teacher is None and pool.teacher is not None:
         teacher = pool.teacher.take(torch.from_numpy(index))
     return Gold.of(_take(pool.rows, index), y, teacher, ids=table.ids)
@@ -275,11 +268,6 @@ def to_pool(pool: PoolFile, *, without: Iterable[Table] = ()) -> Pool:
     return whole if len(stays) == len(whole.rows) else whole.take(torch.from_numpy(stays))
 
 
-def shown_id(table: Table, row: int) -> str:
-    value = table.ids[row] if table.ids is not None else None
-    return repr(value.item() if isinstance(value, np.generic) else value)
-
-
 def _with_labels_of_pool(gold: Gold, teacher: Labels, index: Array) -> tuple[Gold, Array]:
     """Gold with features of its own, and the teacher's labels of the rows that are also in the pool file, which come
     first; and the table's row of each."""
@@ -302,7 +290,7 @@ def _check_same_features(table: Table, pool: Table, index: Array, featuriser: Fe
         bad = np.flatnonzero(~np.asarray(same, dtype=bool).reshape(len(here), -1).all(1))
         if len(bad):
             row = int(here[bad[0]])
-            held = f"{table.where('id')} row {row}: {shown_id(table, row)} has other features in {pool.path}"
+            held = f"{table.where('id')} row {row}: {table.shown_id(row)} has other features in {pool.path}"
             raise UnderstudyError(f"{held}; one id must name one example in all files: rename the ids of one")
 
 

@@ -45,7 +45,6 @@ from understudy.io.gold_pool import (
     is_one_file,
     row_ids,
     seen_by_teacher,
-    shown_id,
     split_gold_pool,
     to_gold,
     to_pool,
@@ -251,7 +250,7 @@ def _prepare(tables: Mapping[str, Table], options: FeatureOptions) -> FeatureOpt
         if role != "gold" and bool(seen.any()):
             row = int(seen.nonzero()[0])
             shown = f"was shown to the teacher with its label ({int(seen.sum())} such rows)"
-            held = f"{table.where('id')} row {row}: {shown_id(table, row)}"
+            held = f"{table.where('id')} row {row}: {table.shown_id(row)}"
             raise UnderstudyError(f"{held} {shown}, so it cannot {role}; remove it")
     return text_alone(main.columns, options, where=f"{main.path}")
 
@@ -332,7 +331,7 @@ def _check_apart(one: Table, other: Table) -> None:
     one.check_spelling(other)
     shared = one.rows_in(other) >= 0
     if shared.any():
-        ids = f"{int(shared.sum())} ids ({shown_id(one, int(shared.argmax()))} …)"
+        ids = f"{int(shared.sum())} ids ({one.shown_id(int(shared.argmax()))} …)"
         raise UnderstudyError(f"{one.path} and {other.path} share {ids}; a row serves one purpose: remove it from one")
 
 

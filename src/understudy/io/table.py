@@ -37,12 +37,11 @@ from understudy.io.readers.arrays import (
 from understudy.io.readers.csv_jsonl import csv_source, jsonl_source
 from understudy.io.readers.excel import excel_source
 from understudy.io.readers.folders import datasets_source, image_folder_source, is_datasets_folder
-from understudy.io.readers.parquet import parquet_source
+from understudy.io.readers.parquet import parquet_at, parquet_source
 from understudy.labels.base import Column
 from understudy.labels.forms import column_of
 from understudy.store.arrow import Array, as_frame
-from understudy.store.files import is_remote, local_path, split_part
-from understudy.store.remote import RemoteFile, local_file, remote_files
+from understudy.store.files import local_path, split_part
 
 READERS: dict[str, Callable[..., TableSource]] = {
     ".parquet": parquet_source, ".csv": csv_source, ".tsv": csv_source, ".jsonl": jsonl_source, ".xlsx": excel_source,
@@ -249,6 +248,21 @@ class Table:
             row, how = near
             raise UnderstudyError(f"{self.where('id')} row {row} is not in {other.path}: {how}; write them alike")
 
+    def shown_id(self, row: int) -> str:
+        """The id of a row, for messages."""
+        value = None if self.ids is None else self.ids[row]
+        return repr(value.item() if isinstance(value, np.generic) else value)
+
+    def places_in(self, other: "Table", cure: str) -> Array:
+        """For each row, which row of the other has its id; one of them must."""
+        self.check_spelling(other)
+        index = self.rows_in(other)
+        if (index < 0).any():
+            row = int((index < 0).argmax())
+            ids = f"the ids of {other.path} (such as {other.shown_id(0)})"
+            raise UnderstudyError(f"{self.where('id')} row {row}: {self.shown_id(row)} is not among {ids}; {cure}")
+        return index
+
     def rows_without(self, others: Iterable["Table"]) -> Array:
         """The rows whose id none of the others has."""
         stays = np.ones(len(self), dtype=bool)
@@ -338,12 +352,6 @@ def _in_memory(given: Any, name: str, single: str) -> tuple[Path, TableSource]:
         return Path(name), mapping_source(columns, name)
     held = type(given).__name__
     raise UnderstudyError(f"{name} is a {held}; pass a file's name, a pandas, polars or Arrow table, or a list of rows")
-
-
-def parquet_at(path: str | Path) -> list[RemoteFile]:
-    """The .parquet file or shards at an address; none where something else is there, or where it is no address."""
-    files = remote_files(path) if is_remote(path) and local_file(path) is None else None
-    return files if files and all(file.suffix.lower() == ".parquet" for file in files) else []
 
 
 def _local_source(path: Path, columns: Mapping[str, str]) -> TableSource:

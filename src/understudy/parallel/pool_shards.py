@@ -19,8 +19,8 @@ from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.io.readers import File, file_state
-from understudy.io.readers.parquet import read_footers
-from understudy.io.table import Table, parquet_at, read_table, shards_of
+from understudy.io.readers.parquet import parquet_at, read_footers
+from understudy.io.table import Table, read_table, shards_of
 from understudy.parallel.executors import Executor
 from understudy.store.files import is_remote
 from understudy.store.fingerprints import fingerprint

@@ -248,13 +248,8 @@ class Cards:
 
 def _places(rows: Table, shown: Table) -> dict[str, int]:
     why = ", by which answers are joined to rows; add it, or name one (--id row, of a batch by select)"
-    ids, index, _ = rows.known_ids(why), np.arange(len(rows)), shown.known_ids(why)
-    if shown is not rows:
-        rows.check_spelling(shown)
-        index = rows.rows_in(shown)
-        if (index < 0).any():
-            row = int((index < 0).argmax())
-            raise UnderstudyError(f"{rows.where('id')} row {row}: {str(ids[row])!r} is not in {shown.path}; add it")
+    ids, _ = rows.known_ids(why), shown.known_ids(why)
+    index = rows.places_in(shown, "add it")
     return {str(id): place for id, place in zip(ids.tolist(), index.tolist(), strict=True)}
 
 

@@ -96,12 +96,7 @@ def _texts(table: Table, name: str, rows: Array) -> list[str]:
 def rows_by_id(ids: Sequence[str], path: Path, table: Table) -> Array:
     """The table's row of each id that ``path`` names; it must have all of them."""
     table.known_ids(KNOWN_BY)
-    named = Table(path, {"id": object_column(ids)})
-    named.check_spelling(table)
-    index = named.rows_in(table)
-    if len(missing := np.flatnonzero(index < 0)):
-        raise UnderstudyError(f"{path}: id {ids[missing[0]]!r} is not in {table.path}; {len(missing)} ids are not")
-    return index
+    return Table(path, {"id": object_column(ids)}).places_in(table, "leave it out")
 
 
 def _batch(path: Path, table: Table) -> tuple[Array, dict[str, list[Any]]]:

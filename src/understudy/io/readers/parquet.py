@@ -26,7 +26,8 @@ from understudy.errors import UnderstudyError
 from understudy.io import readers
 from understudy.io.readers import File, TableSource, file_state, join_batches, opened_parquet, reading
 from understudy.store.arrow import LISTS, TEXTS, Array
-from understudy.store.files import appearing_whole, cache_folder, digest, remove_unfinished
+from understudy.store.files import appearing_whole, cache_folder, digest, is_remote, remove_unfinished
+from understudy.store.remote import RemoteFile, local_file, remote_files
 
 MAPPED_BEYOND, MAPPED_SHARE = 1 << 30, 0.25
 # One batch of a column stays near this, so that the copy under way is small beside the column.
@@ -46,6 +47,12 @@ def parquet_source(path: Path, shards: Sequence[File] | None = None) -> TableSou
         return pa.chunked_array(list(_batches(files, name, kinds[name], BATCH_ROWS)))
 
     return TableSource(names, rows, read, stored=stored)
+
+
+def parquet_at(path: str | Path) -> list[RemoteFile]:
+    """The .parquet file or shards at an address; none where something else is there, or where it is no address."""
+    files = remote_files(path) if is_remote(path) and local_file(path) is None else None
+    return files if files and all(file.suffix.lower() == ".parquet" for file in files) else []
 
 
 def read_footers(files: Sequence[File]) -> tuple[list[int], dict[str, Any]]:
