@@ -50,7 +50,7 @@ PAIRS = (
 EXAMPLES = 5
 # Shorter than this on a side, a row with two axes is more likely a table or a signal.
 _SMALLEST_IMAGE = 16
-# Rows that repeat more rarely within a set do so because they are copies, whatever the features.
+# Where features tell rows apart, those that repeat more rarely within a set are copies.
 _COARSE = 0.005
 # Rows of the larger set that are compared with its others.
 _COMPARED = 5000
@@ -159,11 +159,13 @@ def find_leaks(sets: Mapping[str, RowSet]) -> Leaks:
             if left_out:
                 notes.append(f"{a} and {b} hold so many similar rows that not all were compared for near copies")
         size = _size(sets[b])
-        equal = EXACT in pairs and isinstance(alikes[a], NumberCells) and _equal_by_chance(codes[a], codes[b], pairs)
-        coarse |= equal
-        by_chance = {EXACT: equal, NEAR: equal}
-        if len(pairs.get(NEAR, ((),))[0]) and isinstance(alikes[a], NumberCells) and not equal:
-            by_chance[NEAR] = _near_by_chance(alikes[a], alikes[b], len(pairs[NEAR][1]) / max(1, size))
+        by_chance = dict[str, bool]()
+        if EXACT in pairs and isinstance(cells := alikes[a], NumberCells):
+            least = _COARSE if cells.rich else 0.0
+            by_chance[EXACT] = equal = _equal_by_chance(codes[a], codes[b], pairs, least)
+            coarse |= equal
+            near = len(pairs[NEAR][1])
+            by_chance[NEAR] = equal or (near > 0 and _near_by_chance(cells, alikes[b], near / max(1, size), least))
         leaks += [
             Leak(kind, (a, b), len(rows[1]), size, _named(rows, (a, b), ids), by_chance.get(kind, False))
             for kind, rows in pairs.items()
@@ -248,8 +250,9 @@ def _copies(a: Array, b: Array, like_a: Lookalike, like_b: Lookalike, without: A
     return {EXACT: (match[exact], np.flatnonzero(exact)), NEAR: (near[close], close)}, left_out
 
 
-def _equal_by_chance(a: Array, b: Array, pairs: Mapping[str, Pairs]) -> bool:
-    """Whether rows of ``b`` are equal to rows of ``a`` about as often as if both were drawn from the larger set."""
+def _equal_by_chance(a: Array, b: Array, pairs: Mapping[str, Pairs], least: float) -> bool:
+    """Whether rows of ``b`` are equal to rows of ``a`` about as often as if both were drawn from the larger set, of
+    which more than the ``least`` share repeats."""
     larger = max(a, b, key=len)
     others = np.bincount(larger)[larger] - 1
     # Each of a row's equals is among the rows of ``a`` with this probability.
@@ -257,21 +260,30 @@ def _equal_by_chance(a: Array, b: Array, pairs: Mapping[str, Pairs]) -> bool:
     expected = float((1 - (1 - drawn) ** others).mean())
     found = len(pairs[EXACT][1]) / max(1, len(b) - len(pairs[SAME_ID][1]))
     # Of pairs of random parts of Adult, by 2 to 13 of its columns, 99.5% lie within.
-    slack = 3 * np.sqrt(expected / min(len(a), len(b)))
+    slack = _slack(expected, min(len(a), len(b)))
     within = expected / 1.1 - slack <= found <= 1.1 * expected + slack
-    return bool((others > 0).mean() >= _COARSE and within)
+    return bool((others > 0).mean() > least and within)
 
 
-def _near_by_chance(a: Lookalike, b: Lookalike, found: float) -> bool:
+def _slack(expected: float, rows: int) -> float:
+    """Three standard errors of a share of so many rows, of which one more may be alike."""
+    return float(3 * np.sqrt((expected + 1 / max(1, rows)) / max(1, rows)))
+
+
+def _near_by_chance(a: Lookalike, b: Lookalike, found: float, least: float) -> bool:
     """Whether rows of ``b`` are nearly equal to rows of ``a`` no more often than rows of the larger set to each other:
     one fine column among coarse ones tells few rows apart."""
     larger = max(a, b, key=lambda each: len(each.entered))
     order = np.random.default_rng(0).permutation(len(larger.entered))
     some, others = np.split(order, [min(len(order) // 2, _COMPARED)])
-    others = np.sort(others[: len(a.entered)])
-    expected = float((first_alike(larger, larger, others, np.sort(some))[0][some] >= 0).mean()) if len(some) else 0.0
-    slack = 3 * np.sqrt(expected / max(1, min(len(some), len(b.entered))))
-    return bool(expected >= _COARSE and found <= 1.1 * expected * len(a.entered) / max(1, len(others)) + slack)
+
+    def expected(rows: Array) -> float:
+        """The more ``rows``, the more precise; more than ``a`` has say too little where most have several."""
+        match, _ = first_alike(larger, larger, np.sort(rows), np.sort(some))
+        return float((match[some] >= 0).sum() * len(a.entered) / max(1, len(some) * len(rows)))
+
+    share = max(expected(others), expected(others[: len(a.entered)]))
+    return share > least and found <= 1.1 * share + _slack(share, min(len(some), len(b.entered)))
 
 
 def _contradictions(name: str, codes: Array, labels: Array, ids: Mapping[str, Array | None]) -> list[Leak]:
