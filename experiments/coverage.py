@@ -49,8 +49,8 @@ reason:
 
 - *rate of a confusion*: listed where gold has one, so that those of a few rows look too frequent; the report says so.
 - *accuracy by confidence*: an isotonic curve bends at its ends, also where the truth is flat; too wide where it rises.
-- *campaign*: the rows that measure helped to choose the others, which lifts the figure where features tell nothing, and
-  the folds' students have fewer rows, which lowers it with a strong signal.
+- *campaign*: later rounds have a figure where 100 random rows measure it. These helped to choose the others, which
+  lifts it where features tell nothing.
 - *expected accuracy*: only of what seems above chance, so too high without a signal.
 - *in a group*: rows of the class in a small group are few, and an F1 of few rows is low in the mean.
 - *wrong labels among the suspects*: an interval alone is printed; of gold with two errors it ends too low."""

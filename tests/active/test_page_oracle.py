@@ -92,9 +92,12 @@ def test_a_record_says_which_test_rows_are_right(make_loop: MakeLoop) -> None:
 
 
 def test_without_test_rows_the_random_start_judges(make_loop: MakeLoop, tmp_path: Path) -> None:
-    result = make_loop(test=None, held_out=True).run()
-    assert [len(record["correct"]) for record in result.records] == [20] * 4
+    result = make_loop(test=None, held_out=True, start=100, budget=120).run()
+    assert [len(record["correct"]) for record in result.records] == [100] * 3
     assert all(0 <= record["disagreement"] < 0.5 for record in result.records)
+    # Few of them have too large a part in choosing the others.
+    few = make_loop(test=None, held_out=True, out=tmp_path / "few", start=99, budget=109).run()
+    assert ["correct" in record for record in few.records] == [True, False]
     assert "correct" not in make_loop(test=None, out=tmp_path / "plain", budget=20).run().records[0]
 
 

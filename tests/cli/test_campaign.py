@@ -75,7 +75,11 @@ def test_it_stops_for_a_person_and_goes_on(files: Path) -> None:
 def test_without_test_rows_the_random_start_judges(files: Path) -> None:
     found = campaign(files, "--answers", str(files / "truth.csv"), budget=30)
     assert found.exit_code == 0, found.output
-    assert re.search(r"round 1: 30 labels, accuracy .* points", found.output)
+    assert re.search(r"round 0: 20 labels, accuracy [\d.]+% \(95% CI", found.output)
+    assert "round 1: 30 labels, accuracy unknown (give --test, or --start 100)" in found.output
+    assert "Accuracy is unknown: give test rows, or a first round of 100 rows" in (
+        (files / "camp" / "report.html").read_text()
+    )
 
 
 def test_the_pools_own_labels_train_where_a_method_is_named(files: Path) -> None:

@@ -25,7 +25,7 @@ def write_campaign_report(
     write_page(
         path, template="campaign.html.jinja", title="Accuracy gained per label",
         lead=f"{rounds[-1].labels:,} labels in {counted(len(rounds), 'round')}, at a cost of {rounds[-1].cost:g}.",
-        verdict=sentences("campaign", "verdict", measured, message), warnings=list(dict.fromkeys(warnings)),
+        verdict=sentences("campaign", "verdict", rounds, message), warnings=list(dict.fromkeys(warnings)),
         settings=settings, curve_svg=_curve(measured) if measured else None, measured=measured,
         rounds=list(zip(rounds, [record.get("watch") for record in records], strict=True)),
     )  # fmt: skip
