@@ -255,6 +255,20 @@ def test_the_key_of_openai_goes_to_no_other_address(monkeypatch: pytest.MonkeyPa
     assert read_key("https://elsewhere.example/v1", "OPENAI_API_KEY") == "sk-secret-17"
 
 
+@pytest.mark.parametrize("address", ["localhost:8000/v1", "ftp://host/v1", "http://[::1/v1", "http://host:99999/v1"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(us.UnderstudyError, match=r"is not an address; write e\.g\."):
+        read_key(address, None)
+
+
+@pytest.mark.parametrize("key", ["sk-€17", "sk-1\n7"])
+def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", key)
+    with pytest.raises(us.UnderstudyError, match=r"MY_KEY .* holds letters that no key has") as refused:
+        read_key("https://elsewhere.example/v1", "MY_KEY")
+    assert "sk-" not in str(refused.value)
+
+
 def test_a_key_that_is_none_cuts_nothing_out_of_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers without keys are given any word, which may be a class."""
     monkeypatch.setenv("MY_KEY", CLASSES[0])

@@ -141,7 +141,7 @@ def read_key(base_url: str, key_env: str | None) -> str:
     """The key from the environment; "" where none is needed."""
     try:
         parts = urlsplit(base_url)
-        host = parts.hostname
+        host, _ = parts.hostname, parts.port
     except ValueError:
         host = None
     if host is None or parts.scheme not in ("http", "https"):
@@ -152,6 +152,8 @@ def read_key(base_url: str, key_env: str | None) -> str:
     key = "" if name is None else os.environ.get(name, "").strip()
     if not key and name is not None:
         raise UnderstudyError(f"the environment has no {name}; set it, or name another with --key-env")
+    if not (key.isascii() and key.isprintable()):
+        raise UnderstudyError(f"{name} in the environment holds letters that no key has; copy it again")
     if key and parts.scheme == "http" and host not in _LOCAL:
         warn(f"the key is sent to {host} unencrypted; use https, or a tunnel")
     return key
