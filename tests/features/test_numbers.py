@@ -133,8 +133,10 @@ def test_categories_as_scikit_learn_encodes_them(rng: np.random.Generator) -> No
 def test_too_many_values_are_no_category() -> None:
     names = np.array([f"name {number}" for number in range(300)])
     columns = {"name": names, "age": np.arange(300)}
-    with pytest.warns(UnderstudyWarning, match="'name' left out.*--text"):
+    with pytest.warns(UnderstudyWarning, match=r"'name' left out.*; say --text 'name' to use it"):
         assert _fit(columns).names == ("age",)
+    with pytest.warns(UnderstudyWarning, match="left out.*; name a column of texts by --text, one of ids by --id"):
+        assert _fit({**columns, "name": np.array([f"name{number}" for number in range(300)])}).names == ("age",)
     with pytest.raises(UnderstudyError, match=r"300 distinct values, more than the 100 of a category.*--text"):
         _fit(columns, columns=("name",))
     with pytest.raises(UnderstudyError, match=r"has no features.*'name' could be the text"):

@@ -230,3 +230,8 @@ def test_spreadsheets_name_their_extra(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "python_calamine", None)
     with pytest.raises(UnderstudyError, match=r'pip install .*\[excel\]"'):
         table(tmp_path, b"no", "mine.xlsx")
+
+
+def test_a_text_file_of_cells_is_a_table(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("f\tlabel\n1\ta\n2\tb\n", encoding="utf-16")
+    assert read_examples(gold=tmp_path / "t.txt").class_names == ("a", "b")

@@ -214,7 +214,7 @@ def test_unreadable_files_are_errors(tmp_path: Path, save: Any) -> None:
     for name, said in [
         ("broken.npz", "cannot read .*broken.npz as .npz"),
         ("broken.parquet", "cannot read .*broken.parquet as Parquet"),
-        ("table.sav", "files ending in '.sav' are not read; use one of .parquet, .csv, .tsv, .jsonl, .xlsx"),
+        ("table.sav", "files ending in '.sav' are not read; use one of .parquet, .csv, .tsv, .txt, .jsonl, .xlsx"),
         ("nowhere.npz", "nowhere.npz is not there"),
         ("one.npz", "single array"),
         ("objects.npz", "column 'label' holds Python objects of mixed types"),

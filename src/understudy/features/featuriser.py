@@ -189,7 +189,9 @@ def _usable(raw: RawColumns, options: FeatureOptions) -> list[str]:
         _warn_of_mixture(raw, name, "a category" if name in names else "left out", options)
     if left_out:
         why = f"neither one number per row nor a category of at most {options.max_categories} values"
-        warn(f"{raw.where}: {_shown(left_out)} left out: {why}; name a column of texts by --text, one of ids by --id")
+        texts = [name for name in left_out if column_kind(raw[name]) == "texts" and _are_sentences(raw[name])]
+        cure = f"say --text {texts[0]!r} to use it" if texts else "name a column of texts by --text, one of ids by --id"
+        warn(f"{raw.where}: {_shown(left_out)} left out: {why}; {cure}")
     return names
 
 
@@ -219,9 +221,12 @@ def text_alone(columns: Mapping[str, Array], options: FeatureOptions, *, where: 
     others = _others(raw)
     if len(others) != 1 or column_kind(raw[others[0]]) != "texts" or _is_usable(raw, others[0], options.max_categories):
         return options
-    values = [str(value).split() for value in raw[others[0]][:1000].tolist() if value is not None]
-    sentences = sum(len(words) > 1 for words in values)
-    return replace(options, text=others[0]) if 2 * sentences > len(values) else options
+    return replace(options, text=others[0]) if _are_sentences(raw[others[0]]) else options
+
+
+def _are_sentences(column: Array) -> bool:
+    values = [str(value).split() for value in column[:1000].tolist() if value is not None]
+    return 2 * sum(len(words) > 1 for words in values) > len(values)
 
 
 def _others(raw: RawColumns) -> list[str]:

@@ -44,8 +44,8 @@ from understudy.store.arrow import Array, as_frame
 from understudy.store.files import local_path, split_part
 
 READERS: dict[str, Callable[..., TableSource]] = {
-    ".parquet": parquet_source, ".csv": csv_source, ".tsv": csv_source, ".jsonl": jsonl_source, ".xlsx": excel_source,
-    ".xls": excel_source, ".ods": excel_source, ".npz": npz_source, ".npy": npy_source,
+    ".parquet": parquet_source, ".csv": csv_source, ".tsv": csv_source, ".txt": csv_source, ".jsonl": jsonl_source,
+    ".xlsx": excel_source, ".xls": excel_source, ".ods": excel_source, ".npz": npz_source, ".npy": npy_source,
 }  # fmt: skip
 #: May be packed: ``.csv.gz``.
 PACKED = (".csv", ".tsv", ".jsonl")
