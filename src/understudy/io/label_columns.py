@@ -120,7 +120,7 @@ def _answers_read(values: Array, names: Sequence[str], where: str) -> Array:
 def _meant(texts: Collection[str], names: Sequence[str]) -> dict[str, str]:
     """The class that each of these answers in words names; "" where it names none, or several.
 
-    A typing error is none: level_1b is rather a class of its own than level_1a."""
+    One that is a letter off names none: level_1b is a class of its own, not level_1a."""
     if not texts or len(names) < 2 or not all(name.strip() and name.isprintable() for name in names):
         return {}
     matcher = AnswerMatcher(names)
