@@ -56,11 +56,7 @@ class Sources:
 
     def log_likelihood(self, votes: Tensor) -> Tensor:
         """log P(votes | truth), ``(n, C)`` float64."""
-        sources, classes, answers = self.confusion.shape
-        says = self.confusion.log().transpose(1, 2).reshape(-1, classes)
-        first = torch.arange(sources) * answers
-        parts = votes.split(max(1, _BUDGET // (sources * classes)))
-        return torch.cat([says[first + _answers(part, classes)].sum(1) for part in parts])
+        return _looked_up(self.confusion[None], votes.new_zeros(len(votes)), votes)
 
     def posterior_of(self, votes: Tensor) -> Tensor:
         """The truth's chances, ``(n, C)`` float64."""
@@ -80,23 +76,28 @@ def fit_sources(
     """
     if not strength > 0:
         raise UnderstudyError(f"strength={strength} must be greater than 0, or an unseen answer would be impossible")
-    counts = _counts(votes, y, classes)
-    rows, spoken = counts.sum(2), counts[:, :, :classes].sum(2)
-    given, right = spoken.sum(1), counts[:, :, :classes].diagonal(dim1=1, dim2=2).sum(1)
-    overall = (right.sum() + 1) / (given.sum() + classes)
-    accuracy = ((right + strength * overall) / (given + strength)).view(-1, 1, 1)
+    return _smoothed(_counts(votes, y, classes), strength, others)
+
+
+def _smoothed(counts: Tensor, strength: float, others: Tensor | None) -> Sources:
+    """Of ``counts (…, A, C, C + 1)``: of several sets of rows at once, so have prior and confusion."""
+    classes = counts.shape[-2]
+    rows, spoken, named = counts.sum(-1), counts[..., :classes].sum(-1), counts[..., :classes]
+    every, given, right = rows.sum(-1), spoken.sum(-1), named.diagonal(dim1=-2, dim2=-1).sum(-1)
+    overall = (right.sum(-1, keepdim=True) + 1) / (given.sum(-1, keepdim=True) + classes)
+    accuracy = ((right + strength * overall) / (given + strength))[..., None, None]
     same = torch.eye(classes, dtype=torch.float64)
     expected = accuracy * same + (1 - accuracy) / (classes - 1) * (1 - same)
     if others is not None:
-        expected = (others.double() + strength * expected) / (others.double().sum(2, keepdim=True) + strength)
+        expected = (others.double() + strength * expected) / (others.double().sum(-1, keepdim=True) + strength)
     # Half a row each way: a source that is silent on gold may vote on the pool.
-    coverage = (given + 0.5) / (len(y) + 1)
-    speaks = ((spoken + strength * coverage.unsqueeze(1)) / (rows + strength)).unsqueeze(2)
-    always = (given == len(y)).view(-1, 1, 1)
+    coverage = (given + 0.5) / (every + 1)
+    speaks = ((spoken + strength * coverage[..., None]) / (rows + strength))[..., None]
+    always = (given == every)[..., None, None]
     speaks, silent = torch.where(always, 1.0, speaks), torch.where(always, 1.0, 1 - speaks)
-    answer = (counts[:, :, :classes] + strength * expected) / (spoken + strength).unsqueeze(2)
-    prior = torch.bincount(y, minlength=classes).double() + 1
-    return Sources(prior / prior.sum(), torch.cat([speaks * answer, silent], dim=2), strength)
+    answer = (named + strength * expected) / (spoken + strength)[..., None]
+    prior = rows[..., 0, :] + 1
+    return Sources(prior / prior.sum(-1, keepdim=True), torch.cat([speaks * answer, silent], dim=-1), strength)
 
 
 def fit_votes(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLDS) -> Sources:
@@ -158,13 +159,11 @@ def cross_likelihood(
     ``fold (N,)``: which fold each row is in; None: five, dealt by class. ``with_prior``: log P(votes, truth).
     ``others``: as in ``fit_sources``.
     """
-    fold = deal_folds(y) if fold is None else fold
-    likelihood = torch.empty(len(y), classes, dtype=torch.float64)
-    for number in fold.unique().tolist():
-        mine = fold == number
-        fit = fit_sources(votes[~mine], y[~mine], classes, strength=strength, others=others)
-        likelihood[mine] = fit.log_likelihood(votes[mine]) + (fit.prior.log() if with_prior else 0.0)
-    return likelihood
+    numbers, fold = (deal_folds(y) if fold is None else fold).unique(return_inverse=True)
+    by_fold = torch.stack([_counts(votes[fold == each], y[fold == each], classes) for each in range(len(numbers))])
+    fits = _smoothed(by_fold.sum(0) - by_fold, strength, others)
+    likelihood = _looked_up(fits.confusion, fold, votes)
+    return likelihood + fits.prior.log()[fold] if with_prior else likelihood
 
 
 def deal_folds(y: Tensor, folds: int = FOLDS) -> Tensor:
@@ -179,6 +178,14 @@ def random_folds(rows: int, folds: int = FOLDS) -> Tensor:
     """Not dealt by class: a fit that only knows which class is larger would be right in each fold as often as on gold,
     by 4 points more than chance where 24 rows of two classes tell nothing."""
     return torch.randperm(rows, generator=torch.Generator().manual_seed(0)) % folds
+
+
+def _looked_up(confusion: Tensor, fit: Tensor, votes: Tensor) -> Tensor:
+    """log P(votes | truth) ``(n, C)``, each row by its own of several fits' ``confusion (K, A, C, C + 1)``."""
+    _, sources, classes, answers = confusion.shape
+    says = confusion.log().transpose(2, 3).reshape(-1, classes)
+    first = (fit.long()[:, None] * sources + torch.arange(sources)) * answers + _answers(votes, classes)
+    return torch.cat([says[part].sum(1) for part in first.split(max(1, _BUDGET // (sources * classes)))])
 
 
 def _answers(votes: Tensor, classes: int) -> Tensor:
