@@ -4,6 +4,7 @@
     python -m experiments.coverage --parts audit votes --sets 50
     python -m experiments.coverage --again train        what is kept of a part is measured anew
     python -m experiments.coverage --minutes 2          stops after that; the same command goes on
+    python -m experiments.coverage --parts auto --signals noise --sets 1000
 
 For every part of ``coverage_parts``, signal (none, weak, strong) and number of gold rows: simulated data sets, each
 with what a command prints and the truth of it. Kept are their number and sums, in ``docs/results/coverage.json``, so
@@ -56,11 +57,17 @@ reason:
 - *wrong labels among the suspects*: an interval alone is printed; of gold with two errors it ends too low."""
 
 
-#: Part -> how many ``sets`` of every cell (seeds 0, 1, …), by which ``commits``, and the ``cells``:
+#: Part -> how many ``sets`` by signal (seeds 0, 1, …), by which ``commits``, and the ``cells``:
 #: interval -> "signal rows" -> sums over the sets (``add``).
 Kept = dict[str, dict[str, Any]]
 #: "signal rows" -> interval -> its intervals in one data set.
 OneSet = dict[str, dict[str, list[Found]]]
+
+
+class Job(NamedTuple):
+    part: str
+    signal: str
+    seed: int
 
 
 class Cell(NamedTuple):
@@ -102,10 +109,10 @@ def add(sums: Sequence[float], found: Sequence[Found]) -> list[float]:
     return [round(float(a + b), 9) for a, b in zip(sums, (1, held, off, off**2, width), strict=True)]
 
 
-def work(job: tuple[str, int]) -> OneSet:
-    """A data set of every cell."""
-    part, seed = job
-    return {f"{signal} {rows}": dict(measure(part, signal, rows, seed)) for signal, rows in product(SIGNALS, GOLD_ROWS)}
+def work(job: Job) -> OneSet:
+    """A data set of each number of gold rows."""
+    part, signal, seed = job
+    return {f"{signal} {rows}": dict(measure(part, signal, rows, seed)) for rows in GOLD_ROWS}
 
 
 def read(file: Path) -> Kept:
@@ -119,29 +126,33 @@ def write(file: Path, kept: Kept) -> None:
     write_bytes(file, (text + "\n").encode())
 
 
-def run(file: Path, parts: Sequence[str], sets: int, workers: int, minutes: float) -> None:
+def run(file: Path, parts: Sequence[str], signals: Sequence[str], sets: int, workers: int, minutes: float) -> None:
     """Measure what is missing, a set of every part before the next set of any. Sets are added by seed, whatever the
     order they are finished in: a part's sums depend on their number alone."""
-    kept, started, waiting = read(file), time.monotonic(), dict[tuple[str, int], OneSet]()
+    kept, started, waiting = read(file), time.monotonic(), dict[Job, OneSet]()
     for part in parts:
-        kept.setdefault(part, {"sets": 0, "commits": [], "cells": {}})
-    left = [(part, seed) for seed in range(sets) for part in parts if seed >= kept[part]["sets"]]
+        kept.setdefault(part, {"sets": dict.fromkeys(SIGNALS, 0), "commits": [], "cells": {}})
+    every = (Job(part, signal, seed) for seed, part, signal in product(range(sets), parts, signals))
+    left = [job for job in every if job.seed >= kept[job.part]["sets"][job.signal]]
     executor = WorkerProcesses(workers) if workers > 1 else InProcess()
     with closing(executor.map(work, left)) as results:
         for count, (number, found) in enumerate(results, start=1):
-            waiting[left[number]] = found
-            part, mine = left[number][0], kept[left[number][0]]
-            while (part, mine["sets"]) in waiting:
-                _add_set(mine, waiting.pop((part, mine["sets"])))
+            job = left[number]
+            waiting[job], done = found, kept[job.part]["sets"]
+            while (following := job._replace(seed=done[job.signal])) in waiting:
+                _add_set(kept[job.part], waiting.pop(following))
+                done[job.signal] += 1
             write(file, kept)
             seconds = time.monotonic() - started
-            print(f"{part}: {mine['sets']} sets ({count} of {len(left)}, {seconds:.0f} s)", flush=True)
+            print(
+                f"{job.part}, {job.signal}: {done[job.signal]} sets ({count} of {len(left)}, {seconds:.0f} s)",
+                flush=True,
+            )
             if seconds > 60 * minutes:
                 return
 
 
 def _add_set(part: dict[str, Any], found: OneSet) -> None:
-    part["sets"] += 1
     part["commits"] = sorted({*part["commits"], commit()})
     for place, by_name in found.items():
         for name, intervals in by_name.items():
@@ -198,8 +209,10 @@ def _noise_of_auto(table: Table) -> str:
 
 
 def _part_line(part: str, kept: Mapping[str, Any]) -> str:
-    error = 100 * math.sqrt(0.95 * 0.05 / max(kept["sets"], 1))
-    measured = f"{kept['sets']} of {SETS} sets (standard error {error:.1f}), commit {', '.join(kept['commits'])}"
+    by_signal = kept["sets"].values()
+    sets = " / ".join(map(str, by_signal if len({*by_signal}) > 1 else {*by_signal}))
+    error = 100 * math.sqrt(0.95 * 0.05 / max(min(by_signal), 1))
+    measured = f"{sets} of {SETS} sets (standard error {error:.1f}), commit {', '.join(kept['commits'])}"
     return f"- *{part}*: {measured}. {PARTS[part].__doc__}"
 
 
@@ -217,6 +230,7 @@ def _text(found: Cell | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), metavar="PART")
+    parser.add_argument("--signals", nargs="+", choices=list(SIGNALS), default=list(SIGNALS), metavar="SIGNAL")
     parser.add_argument("--sets", type=int, default=SETS, help="at most so many data sets of each cell")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so many")
@@ -226,7 +240,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     write(options.kept, {part: kept for part, kept in read(options.kept).items() if part not in options.again})
-    run(options.kept, options.parts, options.sets, options.workers, options.minutes)
+    run(options.kept, options.parts, options.signals, options.sets, options.workers, options.minutes)
     publish(page(read(options.kept)), options.out)
 
 

@@ -171,19 +171,27 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(coverage, "GOLD_ROWS", (24,))
     monkeypatch.setattr(coverage, "SIGNALS", {"weak": coverage_data.SIGNALS["weak"]})
     whole, parts = tmp_path / "whole.json", tmp_path / "parts.json"
-    coverage.run(whole, ["votes"], 2, 1, 1.0)
-    coverage.run(parts, ["votes"], 1, 1, 1.0)
-    assert coverage.read(parts)["votes"]["sets"] == 1
-    coverage.run(parts, ["votes"], 2, 1, 1.0)
+    coverage.run(whole, ["votes"], ["weak"], 2, 1, 1.0)
+    coverage.run(parts, ["votes"], ["weak"], 1, 1, 1.0)
+    assert coverage.read(parts)["votes"]["sets"] == {"weak": 1}
+    coverage.run(parts, ["votes"], ["weak"], 2, 1, 1.0)
     assert parts.read_bytes() == whole.read_bytes()
     page = coverage.page(coverage.read(parts))
     assert "votes: 2 of 200 sets" in page.replace("*", "") and "| votes |" not in page, "too few to be shown"
 
 
+def test_a_signal_alone_can_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coverage, "GOLD_ROWS", (24,))
+    coverage.run(tmp_path / "kept.json", ["metrics"], ["noise"], 2, 1, 1.0)
+    kept = coverage.read(tmp_path / "kept.json")["metrics"]
+    assert kept["sets"] == {"noise": 2, "weak": 0, "strong": 0} and kept["cells"]["auc"].keys() == {"noise 24"}
+    assert "2 / 0 / 0 of 200 sets" in coverage.page({"metrics": kept})
+
+
 def test_the_page_says_how_far_auto_is_off() -> None:
     """Off by 0.03 and 0.01: 0.02, with a standard error of 0.01."""
     sums = {"accuracy, cross-validated": {"noise 24": [2, 2, 0.04, 0.001, 0.5]}}
-    page = coverage.page({"auto": {"sets": 2, "commits": ["c"], "cells": sums}})
+    page = coverage.page({"auto": {"sets": {"noise": 2}, "commits": ["c"], "cells": sums}})
     assert "(gold rows): +2.0 ± 1.0 (24) points." in page
 
 
