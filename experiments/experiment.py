@@ -139,7 +139,7 @@ def stand_in(part: Part) -> str:
 
 NAMES = {
     "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar": "CIFAR-", "svhn": "SVHN", "celeba": "CelebA",
-    "imagenet": "ImageNet", "imdb": "Large Movie Reviews",
+    "imagenet": "ImageNet", "imdb": "Large Movie Reviews", "sst": "SST-", "trec": "TREC",
 }  # fmt: skip
 ENDS = {
     "binary": "two classes", "animals": "animals or not", "odd": "odd classes or even", "vectors": "vectors",

@@ -60,7 +60,7 @@ class Distillation:
     """Test rows that are also looked at after every epoch; None: all of them, 0: none, which saves their time."""
     side: int | None = None
     tokenizer: str = ""
-    """For text: a Hugging Face tokenizer, or "words:4000" for the commonest words of the training texts."""
+    """For text: a Hugging Face tokenizer."""
     length: int = 0
     """Tokens of a text that are read."""
     seeds: int = 3

@@ -27,7 +27,7 @@ EXPERIMENT = Experiment(
             "CIFAR-100",
             one_shot("cifar100", (12_500,), 500, methods=METHODS,
                      temperatures=(0.01, 0.1, 0.5, 0.8, 1.0, 2.0, 3.0, 5.0)),
-            few("cifar100", METHODS, labelled=(1_000,), validation=150, temperatures=(0.1, 1.0, 2.0), curve_rows=0),
+            few("cifar100", METHODS, labelled=(1_000,), validation=500, temperatures=(0.1, 1.0, 2.0), curve_rows=0),
             [
                 Claim("Weighted is above Unweighted over all temperatures", ["Weighted"], ["Unweighted"], needs=NEEDS),
                 Claim("T = 2 is above T = 0.1 for the weighted student", ["Weighted@T = 2"], ["Weighted@T = 0.1"],
