@@ -34,16 +34,7 @@ from torch import Tensor
 from understudy.data.checks import check_labels, check_probabilities, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.votes import Votes
-from understudy.maths.label_value import (
-    Steps,
-    answered_together,
-    error_after,
-    purity,
-    purity_after,
-    regret,
-    steps_by_worth,
-    taken,
-)
+from understudy.maths import label_value
 from understudy.maths.proportions import Share, exact
 from understudy.maths.source_confusion import SHARPNESS, cross_likelihood, fit_sources, fit_votes
 from understudy.store.console import from_report
@@ -296,23 +287,23 @@ class _Offers:
         gains = [self._gain(*each) for each in zip(self.options, self.confusions, strict=True)]
         self.gains = torch.stack(gains or [torch.full((len(votes),), -math.inf, dtype=torch.float64)], 1)
         prices = [sum(sources[at].cost for at in option) for option in self.options]
-        self.steps = steps_by_worth(self.gains, torch.tensor(prices or [0.0], dtype=torch.float64))
+        self.steps = label_value.steps_by_worth(self.gains, torch.tensor(prices or [0.0], dtype=torch.float64))
 
     @staticmethod
     def _joint(confusions: Sequence[Tensor], option: tuple[int, ...]) -> Tensor:
         first, *second = (confusions[at] for at in option)
-        return answered_together(first, second[0]) if second else first
+        return label_value.answered_together(first, second[0]) if second else first
 
     def _gain(self, option: tuple[int, ...], confusion: Tensor) -> Tensor:
         """Clean labels gained, ``(N,)``; −inf where a source has answered already, or would add nothing."""
         answered = (self.votes[:, list(option)] >= 0).any(1)
-        more = purity_after(self.probs, confusion) - purity(self.probs)
+        more = label_value.purity_after(self.probs, confusion) - label_value.purity(self.probs)
         return torch.where(answered | (more < 1e-9), -math.inf, more)  # no rounding errors
 
     def best(self, budget: float, without: Tensor) -> Tensor:
         """The option of each row, ``(N,)``, −1: none, within a budget; ``without``: rows to leave out."""
         others = ~torch.isin(self.steps.row, without)
-        return taken(Steps(*(values[others] for values in self.steps)), len(self.votes), budget)
+        return label_value.taken(label_value.Steps(*(values[others] for values in self.steps)), len(self.votes), budget)
 
     def worth(self, budget: float, without: Tensor) -> float:
         """Clean labels that these answers add."""
@@ -355,7 +346,7 @@ class _Offers:
             drawn = [_draw(one, draw) for one in self.sources]
             for number, (option, estimated) in enumerate(zip(self.options, self.confusions, strict=True)):
                 mine = self.probs[rows[choice[rows] == number]]
-                total += float(regret(mine, estimated, self._joint(drawn, option)).sum())
+                total += float(label_value.regret(mine, estimated, self._joint(drawn, option)).sum())
         return total / DRAWS * len(self.probs) / max(len(rows), 1)
 
     def plan(
@@ -372,15 +363,16 @@ class _Offers:
                 spent += one.cost * len(fresh)
         choice = self.best(budget - spent, gold)
         gain, wrong = torch.zeros(len(probs), dtype=torch.float64), 1 - probs.amax(1)
-        now = float(wrong.mean()), float(purity(probs).sum())
+        now = float(wrong.mean()), float(label_value.purity(probs).sum())
         asks: dict[str, list[Tensor]] = {one.name: [gold[:0]] for one in self.sources if one.price is not None}
         for number, option in enumerate(self.options):
             rows = (choice == number).nonzero().squeeze(1)
-            gain[rows], wrong[rows] = self.gains[rows, number], error_after(probs[rows], self.confusions[number])
+            gain[rows] = self.gains[rows, number]
+            wrong[rows] = label_value.error_after(probs[rows], self.confusions[number])
             for at in option:
                 asks[self.sources[at].name].append(rows)
                 spent += len(rows) * self.sources[at].cost
-        gain[gold], wrong[gold] = 1 - purity(probs[gold]), 0.0
+        gain[gold], wrong[gold] = 1 - label_value.purity(probs[gold]), 0.0
         ranked = {name: torch.cat(parts) for name, parts in asks.items()}
         ranked = {name: rows[gain[rows].argsort(descending=True, stable=True)] for name, rows in ranked.items()}
         return LabelPlan(

@@ -27,18 +27,9 @@ import torch
 from torch import Tensor, nn
 
 from understudy.acquisition.select import Scores, explain, select, strategy_named
+from understudy.active import loop_state
 from understudy.active.loop_options import LoopOptions
-from understudy.active.loop_state import (
-    CORRECT,
-    DISAGREEMENT,
-    LABELLED,
-    STATE,
-    TEST_ROWS,
-    LoopState,
-    Result,
-    drop_rounds_before,
-    round_folder,
-)
+from understudy.active.loop_state import LABELLED, STATE, LoopState, Result
 from understudy.active.oracles import LabelRequest, as_oracle
 from understudy.active.watch import noise_watch
 from understudy.comparison.comparison_options import take_options
@@ -166,8 +157,8 @@ class Loop:
         self.state = state
         if state.round and self.last is None:
             # A kill may have come between the new state and the end of the old round's folder.
-            drop_rounds_before(self.folder, state.round - 1)
-            previous = round_folder(self.folder, state.round - 1)
+            loop_state.drop_rounds_before(self.folder, state.round - 1)
+            previous = loop_state.round_folder(self.folder, state.round - 1)
             self.last = Run.load(previous, student=copy.deepcopy(self.fresh))
         while True:
             if state.step == "select":
@@ -267,15 +258,15 @@ class Loop:
             "skipped": skipped, "loss": run.history[-1]["loss"], "changed": changed, "watch": state.notes.get("watch"),
             "test": None if self.test is None else evaluate(run.student, self.test),
             "seconds": time.perf_counter() - clock, **correct, **self.measure(run, state.records),
-            **({} if self.test is None else {TEST_ROWS: fingerprint(self.test)}),
+            **({} if self.test is None else {loop_state.TEST_ROWS: fingerprint(self.test)}),
         }  # fmt: skip
-        run.save(round_folder(self.folder, state.round))
+        run.save(loop_state.round_folder(self.folder, state.round))
         self.last = run
         state.records.append(record)
         state.round, state.step, state.notes = state.round + 1, "select", {}
         state.labelled = digest((self.folder / LABELLED).read_bytes())
         state.save(self.folder)
-        drop_rounds_before(self.folder, state.round - 1)
+        loop_state.drop_rounds_before(self.folder, state.round - 1)
         if self.on_round is None:
             self._say(_line(record, self.strategy))
         else:
@@ -294,12 +285,12 @@ class Loop:
     def _correct(self, run: Run, gold: Gold, pool: Pool | None, recipe: TrainingOptions) -> dict[str, Any]:
         """Which rows that did not train it are predicted correctly (``active/loop_state.py``), for the record."""
         if self.test is not None:
-            return {CORRECT: _digits(predicted(run.student, self.test.rows) == self.test.y)}
+            return {loop_state.CORRECT: _digits(predicted(run.student, self.test.rows) == self.test.y)}
         if self.options.held_out and (len(random_gold(gold)) >= FEWEST_RANDOM or not bool(gold.chosen.any())):
             fit = partial(fit_resolved, self.student)
             found = cross_validate(fit, gold, pool, self.objective, recipe, compared=self.pool.rows)
             if found is not None:
-                return {CORRECT: _digits(found.correct), DISAGREEMENT: found.disagreement}
+                return {loop_state.CORRECT: _digits(found.correct), loop_state.DISAGREEMENT: found.disagreement}
         return {}
 
     def _finished(self) -> tuple[str, str] | None:

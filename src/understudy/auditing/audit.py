@@ -13,18 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from understudy.auditing.measures import (
-    Accuracy,
-    AuditData,
-    Calibration,
-    Confusion,
-    Noise,
-    accuracy_of,
-    audit_data,
-    calibration_of,
-    confusion_of,
-    pool_noise,
-)
+from understudy.auditing import measures
+from understudy.auditing.measures import AuditData
 from understudy.auditing.sources import AuditedSources, audit_sources
 from understudy.auditing.suspects import Suspects, find_suspects
 from understudy.data.examples import Gold, Pool, check_sets, weighed
@@ -86,10 +76,10 @@ class Audit(Shown):
     #: With a label.
     pool_rows: int | None
     unlabelled: int
-    accuracy: Accuracy
-    noise: Noise
-    confusion: Confusion
-    calibration: Calibration | None
+    accuracy: measures.Accuracy
+    noise: measures.Noise
+    confusion: measures.Confusion
+    calibration: measures.Calibration | None
     #: ROC-AUC of the teacher's confidence for its correct labels; None without a confidence.
     confidence_auc: Share | None
     curve: AccuracyCurve | None
@@ -153,8 +143,8 @@ def audit(
     gold = mark_fitted(gold, pool)
     gold, pool = weighed(gold, gold), weighed(pool, gold)
     named = joint_names(gold.class_order, None if pool is None else pool.class_order)
-    data = audit_data(gold, pool, class_names or (named.names if named else None))
-    noise, strata = pool_noise(data)
+    data = measures.audit_data(gold, pool, class_names or (named.names if named else None))
+    noise, strata = measures.pool_noise(data)
     confidence, rows, on_gold, on_pool = data.gold.confidence, len(data.truth), data.gold.labels, data.pool
     trust = Reliability.fit(on_gold, torch.from_numpy(data.truth), 0.0, classes=data.classes) if rows >= 2 else None
     suspects = None
@@ -167,10 +157,10 @@ def audit(
         gold_rows=rows,
         pool_rows=None if on_pool is None else len(on_pool),
         unlabelled=data.unlabelled,
-        accuracy=accuracy_of(data),
+        accuracy=measures.accuracy_of(data),
         noise=noise,
-        confusion=confusion_of(data, strata, most=confusions),
-        calibration=calibration_of(data, seed=seed),
+        confusion=measures.confusion_of(data, strata, most=confusions),
+        calibration=measures.calibration_of(data, seed=seed),
         confidence_auc=None if confidence is None else area(-confidence, data.wrong),
         curve=None if trust is None or confidence is None else _curve(data, confidence, trust, seed),
         shift=None if on_pool is None else class_shift(on_gold, on_pool.labels, data.classes),

@@ -25,24 +25,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from understudy.auditing import pool_strata
 from understudy.auditing.measures import AuditData, TeacherLabels, audit_data
-from understudy.auditing.pool_strata import (
-    FEWEST,
-    FEWEST_OF_MANY,
-    NO_LABEL,
-    OF_ALL,
-    OF_LABELLED,
-    PER_SCORE,
-    PER_WEIGHT,
-    Ends,
-    Proxy,
-    Tally,
-    measure_differences,
-    measure_gold,
-    measure_pool,
-    merge_cells,
-    tally,
-)
+from understudy.auditing.pool_strata import Ends, Proxy, Tally, merge_cells, tally
 from understudy.data.checks import check_probability
 from understudy.data.examples import Gold, Pool, check_sets, weighed
 from understudy.data.fitted_rows import mark_fitted
@@ -163,26 +148,30 @@ class Question:
             if self.what != "share":
                 return mine, theirs
             known = by[0] >= 0, by[1] >= 0
-            cells = tuple(np.full(len(each), NO_LABEL) for each in by)
-            cells[0][known[0]], cells[1][known[1]] = merge_cells(mine[known[0]], theirs[known[1]], 2, FEWEST)
+            cells = tuple(np.full(len(each), pool_strata.NO_LABEL) for each in by)
+            cells[0][known[0]], cells[1][known[1]] = merge_cells(
+                mine[known[0]], theirs[known[1]], 2, pool_strata.FEWEST
+            )
             return cells[0], cells[1]
         agree = [one.predicted == each for one, each in zip(proxies, labels, strict=True)]
         if proxies[0].has_score:
             mine, theirs = (each.astype(np.int64) for each in agree)
-            return merge_cells(mine, theirs, 2, FEWEST_OF_MANY)
+            return merge_cells(mine, theirs, 2, pool_strata.FEWEST_OF_MANY)
         count = len(self.data.names)
         mine, theirs = (np.where(same, each, count) for same, each in zip(agree, labels, strict=True))
-        return merge_cells(mine, theirs, count + 1, FEWEST_OF_MANY)
+        return merge_cells(mine, theirs, count + 1, pool_strata.FEWEST_OF_MANY)
 
     def tally(self) -> Tally:
         cells = self.cells()
         if self.data.weights is not None:
-            return tally(self.hit, cells, self.data.weights, PER_WEIGHT, self.data.weights[0], self.data.counts)
+            return tally(
+                self.hit, cells, self.data.weights, pool_strata.PER_WEIGHT, self.data.weights[0], self.data.counts
+            )
         scores = [
             one.score(labels if self.truth is None else self.truth)
             for one, labels in zip(self.data.proxies, self.data.labels, strict=True)
         ]
-        return tally(self.hit, cells, (scores[0], scores[1]), PER_SCORE, None, self.data.counts)
+        return tally(self.hit, cells, (scores[0], scores[1]), pool_strata.PER_SCORE, None, self.data.counts)
 
     def gold_tally(self) -> Tally:
         """The gold rows that count where there is no pool, and the hits among them. F1 is 2r / (1 + r), where r is the
@@ -195,7 +184,7 @@ class Question:
         rows, right = counts.get(self.what, (np.ones_like(hit), hit))
         weights = None if self.data.weights is None else self.data.weights[0][rows]
         cells = np.zeros(rows.sum(), dtype=np.int64), np.zeros(0, dtype=np.int64)
-        found = tally(right[rows], cells, (weights, None), PER_WEIGHT, weights)
+        found = tally(right[rows], cells, (weights, None), pool_strata.PER_WEIGHT, weights)
         # The pool's own figure is a draw too: of as many times more rows as the pool has.
         pool = len(self.data.labels[1]) if self.data.counts is None else self.data.counts.sum()
         return found._replace(pool=found.rows * pool / max(len(hit), 1))
@@ -345,20 +334,20 @@ def _estimates(what: str, data: Measured, parts: dict[str, tuple[Bools, Bools]])
     questions = [Question(what, *each, group, part) for group, part in groups.items() for each in classes]
     tallies, alone = [each.tally() for each in questions], [each.gold_tally() for each in questions]
     rows = [len(each.data.truth) if one.rows.sum() > 0 else 0 for each, one in zip(questions, alone, strict=True)]
-    values, of_gold = measure_pool(what, tallies, data.estimated), measure_gold(what, alone)
+    values, of_gold = pool_strata.measure_pool(what, tallies, data.estimated), pool_strata.measure_gold(what, alone)
     found = [
         Estimate(what, each.label, each.name, each.group, False, _share(ends, n), _share(gold_ends, n))
         for each, n, ends, gold_ends in zip(questions, rows, values, of_gold, strict=True)
     ]
     compared = [place for place, each in enumerate(questions) if each.group and not parts[each.group][1].all()]
-    if not compared or what not in OF_ALL + OF_LABELLED:
+    if not compared or what not in pool_strata.OF_ALL + pool_strata.OF_LABELLED:
         return found
     outside = [
         replace(questions[place], data=data.take(*(~kept for kept in parts[questions[place].group or ""])))
         for place in compared
     ]
     others = [each.tally() for each in outside]
-    differences = measure_differences(what, [tallies[place] for place in compared], others, data.estimated)
+    differences = pool_strata.measure_differences(what, [tallies[place] for place in compared], others, data.estimated)
     informed = [
         rows[place] if each.gold_tally().rows.sum() > 0 else 0 for place, each in zip(compared, outside, strict=True)
     ]

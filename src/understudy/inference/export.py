@@ -18,17 +18,9 @@ from torch import Tensor, nn
 
 from understudy import models
 from understudy.errors import UnderstudyError
+from understudy.inference import export_formats
 from understudy.inference.export_folder import export_folder
-from understudy.inference.export_formats import (
-    ROWS,
-    Format,
-    Probabilities,
-    difference,
-    example_inputs,
-    find_format,
-    reason,
-    try_student,
-)
+from understudy.inference.export_formats import Format, Probabilities, reason
 from understudy.store.files import appearing_whole, local_path
 from understudy.store.option_fields import checked
 from understudy.training.run import Run
@@ -46,14 +38,14 @@ def export(run_or_student: Run | nn.Module, path: str | Path, *, example: Any = 
     path = local_path(path)
     if not path.suffix and isinstance(run_or_student, Run):
         return export_folder(run_or_student, path, rows=example)
-    kind = find_format(path)
+    kind = export_formats.find_format(path)
     if path.exists():
         raise UnderstudyError(f"{path} already exists and is not overwritten; choose another name or remove it")
     run = run_or_student if isinstance(run_or_student, Run) else Run(run_or_student, [], {})
     student = copy.deepcopy(run.student).cpu().eval()
-    names, inputs = example_inputs(student, example, needed=kind.traced)
+    names, inputs = export_formats.example_inputs(student, example, needed=kind.traced)
     model = Probabilities(student, names, run.temperature).eval()
-    try_student(model, inputs)
+    export_formats.try_student(model, inputs)
     metadata = _metadata(run, names)
     try:
         content = kind.write(model, inputs, metadata)
@@ -85,10 +77,10 @@ def _check(kind: Format, model: Probabilities, inputs: tuple[Tensor, ...], file:
     """The file, read again, predicts what the student predicts: on one row, two, three and all."""
     try:
         loaded = kind.load(file, model)
-        for size in (1, 2, 3, ROWS) if inputs else ():
+        for size in (1, 2, 3, export_formats.ROWS) if inputs else ():
             rows = tuple(value[:size] for value in inputs)
             with torch.no_grad():
-                differs = difference(loaded(*rows), model(*rows))
+                differs = export_formats.difference(loaded(*rows), model(*rows))
             if differs:
                 raise UnderstudyError(f"for {size} rows the exported model {differs}")
     except UnderstudyError as error:

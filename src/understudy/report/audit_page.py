@@ -17,7 +17,7 @@ from understudy.auditing.audit import Audit
 from understudy.auditing.measures import ClassAccuracy
 from understudy.data.examples import Pool
 from understudy.io.write import write_columns
-from understudy.report.figures import GREY, RIGHT, WRONG, accuracy_curve, drawing, name_lines
+from understudy.report.figures import GREY, RIGHT, WRONG, accuracy_curve, drawing, interval_line, name_lines
 from understudy.report.templates import facts, sentences, shorten, write_page
 from understudy.web.cards import picture
 
@@ -98,28 +98,22 @@ def audit_parts(audit: Audit) -> dict[str, Any]:
 
 def class_figure(classes: Sequence[ClassAccuracy], overall: float) -> Markup:
     """Precision and recall per class, with their intervals."""
-    with drawing("classes", 0.9 + 0.42 * len(classes)) as (figure, result):
-        ax = figure.add_subplot()
+    with drawing("classes", 0.9 + 0.42 * len(classes), legend=3) as (ax, result):
         for offset, colour, marker, measure in ((0.13, RIGHT, "o", "precision"), (-0.13, WRONG, "s", "recall")):
             for line, one in enumerate(reversed(classes)):
-                share = getattr(one, measure)
-                if share.known:
-                    y, ends = line + offset, [100 * share.low, 100 * share.high]
-                    ax.plot(ends, [y, y], color=colour, lw=2.5, alpha=0.5, solid_capstyle="butt")
-                    ax.scatter([100 * share.estimate], [y], s=26, color=colour, marker=marker, zorder=3)
+                if (share := getattr(one, measure)).known:
+                    interval_line(ax, line + offset, share, colour, marker=marker)
             ax.scatter([], [], color=colour, marker=marker, label=measure)
         ax.axvline(100 * overall, color=GREY, lw=1, ls=":", label=f"accuracy {overall:.1%}")
         name_lines(ax, [shorten(one.name) for one in classes], "%")
         ax.set_xlim(right=101)
-        figure.legend(loc="outside upper left", ncols=3)
     return result[0]
 
 
 def confusion_figure(audit: Audit) -> Markup:
     """The most frequent confusions as rows of the pool (of gold, without one)."""
     pairs, names = audit.confusion.pairs, [shorten(name) for name in audit.class_names]
-    with drawing("confusions", 0.8 + 0.36 * len(pairs)) as (figure, result):
-        ax = figure.add_subplot()
+    with drawing("confusions", 0.8 + 0.36 * len(pairs)) as (ax, result):
         for y, pair in enumerate(reversed(pairs)):
             wrong = pair.pool_wrong
             ax.barh(y, pair.size, color="#e8b08a", edgecolor=WRONG, height=0.6)
@@ -137,10 +131,9 @@ def curve_figure(audit: Audit) -> Markup | None:
     curve = audit.curve
     if curve is None:
         return None
-    with drawing("curve", 3.4) as (figure, result):
+    with drawing("curve", 3.4, legend=4) as (ax, result):
         accuracy_curve(
-            figure.add_subplot(), curve.gold_confidence, ~curve.wrong, (curve.confidence, curve.accuracy),
+            ax, curve.gold_confidence, ~curve.wrong, (curve.confidence, curve.accuracy),
             band=(curve.low, curve.high), measure="confidence" if audit.form.startswith("hard") else "margin",
         )  # fmt: skip
-        figure.legend(loc="outside upper left", ncols=4)
     return result[0]

@@ -34,8 +34,7 @@ def write_campaign_report(
 def _curve(measured: Sequence[RoundGain]) -> Markup:
     shares = [one.accuracy for one in measured if one.accuracy is not None]
     at = [one.labels for one in measured]
-    with drawing("campaign", 3.2) as (figure, result):
-        ax = figure.add_subplot()
+    with drawing("campaign", 3.2, legend=3) as (ax, result):
         ax.fill_between(
             at, [100 * one.low for one in shares], [100 * one.high for one in shares], color=RIGHT, alpha=0.18, lw=0,
             label="95% interval",
@@ -44,5 +43,4 @@ def _curve(measured: Sequence[RoundGain]) -> Markup:
         ax.axhline(100 * shares[0].estimate, color=GREY, lw=1, ls=":", label="after the first round")
         ax.set(xlabel="labels", ylabel="accuracy, %")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-        figure.legend(loc="outside upper left", ncols=3)
     return result[0]

@@ -19,19 +19,8 @@ from understudy.comparison.digits_demo import DemoResult
 from understudy.comparison.interval import Interval, chance
 from understudy.comparison.outcome import LEVEL, Comparison, Outcome
 from understudy.maths.metric_scores import ACCURACY
-from understudy.report.figures import (
-    COLOURS,
-    GREY,
-    LOOK,
-    MARKERS,
-    WIDTH,
-    MeasuredTeacher,
-    drawing,
-    measure_teacher,
-    name_lines,
-    teacher_section,
-    thinned,
-)
+from understudy.report import figures
+from understudy.report.figures import MeasuredTeacher
 from understudy.report.recommendation_text import metric_unit, row_texts
 from understudy.report.templates import facts, sentences, write_page
 from understudy.store.files import write_bytes
@@ -41,7 +30,7 @@ def write_comparison_report(
     path: str | Path, comparison: Comparison, trust: MeasuredTeacher | None = None, trust_note: str = "", **parts: Any
 ) -> None:
     """``parts``: those of every page (``templates.page``); all of it is plain text, and is escaped."""
-    write_page(path, **parts, **comparison_parts(comparison), **teacher_section(trust, trust_note))
+    write_page(path, **parts, **comparison_parts(comparison), **figures.teacher_section(trust, trust_note))
 
 
 def comparison_parts(comparison: Comparison) -> dict[str, Any]:
@@ -75,20 +64,19 @@ def look_of(comparison: Comparison, method: str) -> tuple[str, str]:
     """A method's colour and marker: grey without marker for what was not trained, else by its number."""
     trained = [name for name, by_seed in comparison.outcomes.items() if any(o.history for o in by_seed.values())]
     if method not in trained:
-        return GREY, ""
+        return figures.GREY, ""
     number = trained.index(method)
-    return COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+    return figures.COLOURS[number % len(figures.COLOURS)], figures.MARKERS[number % len(figures.MARKERS)]
 
 
 def interval_figure(comparison: Comparison) -> Markup:
     """Per method: every seed as a point, the mean and its 95% interval."""
     lines = comparison.rows()
-    with drawing("intervals", 0.75 + 0.42 * len(lines)) as (figure, result):
-        ax = figure.add_subplot()
+    with figures.drawing("intervals", 0.75 + 0.42 * len(lines)) as (ax, result):
         for y, line in enumerate(reversed(lines)):
             seeds = [outcome.last for outcome in comparison.outcomes[line.method].values()]
             _draw_interval(ax, y, seeds, line.last, look_of(comparison, line.method)[0])
-        name_lines(ax, [line.method for line in lines], f"test {metric_unit(comparison)}")
+        figures.name_lines(ax, [line.method for line in lines], f"test {metric_unit(comparison)}")
     return result[0]
 
 
@@ -97,8 +85,8 @@ def difference_figure(comparison: Comparison) -> Markup | None:
     differences = _differences(comparison)
     if not differences:
         return None
-    with drawing("differences", 0.85 + 0.42 * len(differences)) as (figure, result):
-        _draw_differences(figure.add_subplot(), comparison, differences)
+    with figures.drawing("differences", 0.85 + 0.42 * len(differences)) as (ax, result):
+        _draw_differences(ax, comparison, differences)
     return result[0]
 
 
@@ -107,8 +95,8 @@ def write_difference_plot(path: Path, comparison: Comparison) -> None:
     differences = _differences(comparison)
     if not differences:
         return
-    with matplotlib.rc_context(LOOK):
-        figure = Figure(figsize=(WIDTH, 0.85 + 0.42 * len(differences)), layout="constrained")
+    with matplotlib.rc_context(figures.LOOK):
+        figure = Figure(figsize=(figures.WIDTH, 0.85 + 0.42 * len(differences)), layout="constrained")
         _draw_differences(figure.add_subplot(), comparison, differences)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=200)
@@ -123,13 +111,13 @@ def _draw_differences(ax: Axes, comparison: Comparison, differences: dict[str, I
     """A full point: the difference holds after correction for the number of methods; a hollow one: it may be luck."""
     adjusted = {} if comparison.recommendation is None else comparison.recommendation.adjusted
     theirs = comparison.outcomes[comparison.reference]
-    ax.axvline(0, color=GREY, lw=1.2)
+    ax.axvline(0, color=figures.GREY, lw=1.2)
     for y, (method, difference) in enumerate(reversed(differences.items())):
         mine = comparison.outcomes[method]
         seeds = [seed_difference(mine[seed], theirs[seed]) for seed in mine if seed in theirs]
         full = adjusted.get(method, difference.p_value) < LEVEL
         _draw_interval(ax, y, seeds, difference, look_of(comparison, method)[0], full=full)
-    name_lines(ax, list(differences), f"test {comparison.metric_name} minus {comparison.reference}, points")
+    figures.name_lines(ax, list(differences), f"test {comparison.metric_name} minus {comparison.reference}, points")
 
 
 def seed_difference(one: Outcome, other: Outcome) -> float:
@@ -153,8 +141,7 @@ def _draw_interval(
 
 def comparison_curves(comparison: Comparison) -> Markup:
     """Test accuracy and test loss over training, the mean of the seeds, with the range over seeds as a shade."""
-    with drawing("curves", 3.6) as (figure, result):
-        axes = figure.subplots(1, 2)
+    with figures.drawing("curves", 3.6, legend=6, ncols=2) as (axes, result):
         for method, by_seed in comparison.outcomes.items():
             colour, marker = look_of(comparison, method)
             histories = [outcome.history for outcome in by_seed.values() if outcome.history]
@@ -170,7 +157,7 @@ def comparison_curves(comparison: Comparison) -> Markup:
             for ax, name, scale in ((axes[0], "test_accuracy", 100), (axes[1], "test_loss", 1)):
                 stack = scale * np.array([[record[name] for record in history] for history in histories])
                 done = 100 * np.arange(1, longest + 1) / longest
-                keep = thinned(longest)
+                keep = figures.thinned(longest)
                 ax.fill_between(done[keep], stack.min(0)[keep], stack.max(0)[keep], color=colour, alpha=0.09, lw=0)
                 ax.plot(
                     done[keep], stack.mean(0)[keep], color=colour, lw=1.5, label=method,
@@ -179,7 +166,6 @@ def comparison_curves(comparison: Comparison) -> Markup:
         for ax, title in zip(axes, ("test accuracy, %", "test loss"), strict=True):
             ax.set(title=title, xlabel="share of training done, %", xlim=(0, 100))
             _fit_second_half(ax)
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=6)
     return result[0]
 
 
@@ -198,7 +184,7 @@ def write_demo_report(path: str | Path, result: DemoResult) -> None:
         title="Demo: few trusted labels, many doubtful ones",
         lead=sentences("demo", "lead", result.setting)[0],
         verdict=sentences("demo", "verdict", result.comparison),
-        trust=measure_teacher(result.first.gold, result.first.pool),
+        trust=figures.measure_teacher(result.first.gold, result.first.pool),
         trust_note="Shown is the first seed.",
         facts=facts("demo", result.setting, len(result.first.test)),
         warnings=result.warnings,

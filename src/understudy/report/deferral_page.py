@@ -5,11 +5,18 @@ from pathlib import Path
 
 import numpy as np
 from markupsafe import Markup
-from rich.markup import escape
 
 from understudy.auditing.deferral import Deferral
 from understudy.report.figures import COLOURS, GREY, drawing
-from understudy.report.templates import UNKNOWN, percent_range, print_table, sentences, wide_console, write_page
+from understudy.report.templates import (
+    UNKNOWN,
+    percent_range,
+    print_lines,
+    print_table,
+    sentences,
+    wide_console,
+    write_page,
+)
 
 NAMES = {"combined": "student and teacher together", "teacher": "teacher's label", "abstain": "answered rows"}
 #: Shares of the table; the picture has all.
@@ -18,10 +25,9 @@ SHOWN = (0.0, 0.02, 0.06, 0.1, 0.16, 0.24, 0.34, 0.5, 0.7, 1.0)
 
 def print_deferral(found: Deferral) -> None:
     out = wide_console()
-    for title, headings, rows in _tables(found):
-        print_table(out, f"[bold]{title}[/]", [[escape(cell) for cell in row] for row in rows], headings)
-    for line in deferral_lines(found):
-        out.print(escape(line), highlight=False, soft_wrap=True)
+    for table in _tables(found):
+        print_table(out, *table)
+    print_lines(out, deferral_lines(found))
 
 
 def deferral_lines(found: Deferral) -> list[str]:
@@ -64,8 +70,7 @@ def _tables(found: Deferral) -> list[tuple[str, list[str], list[list[str]]]]:
 
 
 def _figure(found: Deferral) -> Markup:
-    with drawing("deferral", 3.8) as (figure, result):
-        ax = figure.add_subplot()
+    with drawing("deferral", 3.8, legend=2) as (ax, result):
         for place, (name, curve) in enumerate(found.curves.items()):
             # A student that never answers has no accuracy.
             shown = [at for at, share in enumerate(curve.share) if name != "abstain" or share < 1]
@@ -83,5 +88,4 @@ def _figure(found: Deferral) -> Markup:
         if found.share is not None and found.accuracy is not None:
             ax.scatter([100 * found.share], [100 * found.accuracy], s=46, color=COLOURS[3], zorder=4, label="the rule")
         ax.set(xlabel="rows deferred, %", ylabel="accuracy, %", xlim=(0, 100))
-        figure.legend(loc="outside upper left", ncols=2)
     return result[0]

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from understudy.auditing.pool_estimates import Estimate
 from understudy.report.estimates_text import estimate_tables
-from understudy.report.figures import GREY, RIGHT, drawing, name_lines
+from understudy.report.figures import GREY, RIGHT, drawing, interval_line, name_lines
 from understudy.report.templates import shorten, write_page
 
 # More lines than this are in the table alone.
@@ -38,19 +38,15 @@ def write_estimates_report(
 
 def estimates_figure(what: str, found: Sequence[Estimate]) -> Markup:
     """A line for each estimate, above that of gold alone."""
-    with drawing(f"estimates {what}", 0.9 + 0.34 * len(found)) as (figure, result):
-        ax = figure.add_subplot()
+    with drawing(f"estimates {what}", 0.9 + 0.34 * len(found), legend=2) as (ax, result):
         for line, one in enumerate(reversed(found)):
             if one.gold_only is not None:
                 ends = [100 * one.gold_only.low, 100 * one.gold_only.high]
                 ax.plot(ends, [line - 0.16] * 2, color=GREY, lw=1.5, alpha=0.7, solid_capstyle="butt")
-            ends = [100 * one.value.low, 100 * one.value.high]
-            ax.plot(ends, [line + 0.1] * 2, color=RIGHT, lw=3, alpha=0.5, solid_capstyle="butt")
-            ax.scatter([100 * one.value.estimate], [line + 0.1], s=26, color=RIGHT, zorder=3)
+            interval_line(ax, line + 0.1, one.value, RIGHT)
         ax.plot([], [], color=RIGHT, lw=3, alpha=0.5, marker="o", label="gold and pool, 95% CI")
         ax.plot([], [], color=GREY, lw=1.5, label="gold alone")
         full = [", ".join(part for part in (one.name, one.group) if part) or "all" for one in found]
         named = ["→".join(map(shorten, name.split("→"))) for name in full]
         name_lines(ax, named, f"{what}, %")
-        figure.legend(loc="outside upper left", ncols=2)
     return result[0]

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from rich.markup import escape
-
 from understudy.auditing.pool_estimates import Estimate
 from understudy.comparison.interval import signed
 from understudy.maths.proportions import Share
@@ -14,9 +12,8 @@ def print_estimates(found: Sequence[Estimate], width: float | None = None) -> No
     """One table of values, and one of differences between groups. ``width``: that gold rows are counted for."""
     out = wide_console(110)
     grouped = any(one.group for one in found)
-    for title, headings, rows in estimate_tables(found, width):
-        named = [[escape(text) for text in row] for row in rows]
-        print_table(out, f"[bold]{title}[/]", named, headings, left=2 + grouped)
+    for table in estimate_tables(found, width):
+        print_table(out, *table, left=2 + grouped)
 
 
 def estimate_tables(found: Sequence[Estimate], width: float | None) -> list[tuple[str, list[str], list[list[str]]]]:

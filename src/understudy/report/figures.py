@@ -26,7 +26,7 @@ from torch import Tensor
 from understudy.data.examples import Gold, Pool, weigh_by_gold
 from understudy.labels.reliability import Reliability
 from understudy.maths.accuracy_curves import StepCurve
-from understudy.maths.proportions import exact, widen
+from understudy.maths.proportions import Share, exact, widen
 from understudy.report.templates import shorten
 
 
@@ -94,15 +94,18 @@ _RUN_LOOK = {"loss": ("black", "-"), "test": (COLOURS[1], "-"), "select": (COLOU
 
 
 @contextmanager
-def drawing(name: str, height: float) -> Iterator[tuple[Figure, list[Markup]]]:
-    """A figure to draw on; its SVG is the list's only entry when the block ends.
+def drawing(name: str, height: float, *, legend: int = 0, **panels: Any) -> Iterator[tuple[Any, list[Markup]]]:
+    """The axes of a figure to draw on; its SVG is the list's only entry when the block ends.
 
-    There are two of it, for a wide page and for a phone's; the page's rules show the one that fits.
+    There are two of it, for a wide page and for a phone's; the page's rules show the one that fits. ``legend``: the
+    columns of one above the picture. ``panels``: of ``Figure.subplots``, where there are several axes.
     """
     result: list[Markup] = []
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     with matplotlib.rc_context(LOOK):
-        yield figure, result
+        yield figure.subplots(**panels), result
+        if legend:
+            figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=legend)
         wide = _svg(figure, name, "wide")
         _narrow(figure)
         result.append(wide + _svg(figure, f"{name}, narrow", "narrow"))
@@ -154,6 +157,12 @@ def _inline(svg: str, kind: str) -> Markup:
     return Markup(f'<svg class="{kind}" {view.group(0)} aria-hidden="true">{body.strip()}')
 
 
+def interval_line(ax: Axes, y: float, share: Share, colour: str, *, marker: str = "o") -> None:
+    """A share as a mark on its interval, in percent."""
+    ax.plot([100 * share.low, 100 * share.high], [y, y], color=colour, lw=3, alpha=0.5, solid_capstyle="butt")
+    ax.scatter([100 * share.estimate], [y], s=26, color=colour, marker=marker, zorder=3)
+
+
 def name_lines(ax: Axes, names: Sequence[str], xlabel: str) -> None:
     """A line for each name, the first on top: number ``len(names) - 1 - i`` belongs to ``names[i]``."""
     ax.set_yticks(range(len(names)), list(reversed(names)))
@@ -190,8 +199,7 @@ def accuracy_curve(
 
 def accuracy_bars(shares: Mapping[str, tuple[float, float, float]]) -> Markup:
     """Accuracies in percent with their 95% intervals, one line each: ``(estimate, low, high)``, the first in colour."""
-    with drawing("accuracy", 0.62 + 0.36 * len(shares)) as (figure, result):
-        ax = figure.add_subplot()
+    with drawing("accuracy", 0.62 + 0.36 * len(shares)) as (ax, result):
         for line, (estimate, low, high) in enumerate(reversed(list(shares.values()))):
             colour = RIGHT if line == len(shares) - 1 else "#b9b9b9"
             ax.barh(line, 100 * estimate, height=0.56, color=colour)
@@ -206,8 +214,7 @@ def accuracy_bars(shares: Mapping[str, tuple[float, float, float]]) -> Markup:
 
 def confidence_figure(parts: Sequence[Sequence[float]], effect: float) -> Markup:
     """Accuracy of parts of the rows against their mean confidence, with 95% intervals; on the line is calibrated."""
-    with drawing("confidence", 3.0) as (figure, result):
-        ax = figure.add_subplot(xlabel="mean confidence, %", ylabel="accuracy, %")
+    with drawing("confidence", 3.0, legend=2) as (ax, result):
         ax.plot([0, 100], [0, 100], color=GREY, lw=1, ls=":", label="calibrated")
         for number, (confidence, correct, rows) in enumerate(parts):
             share = widen(exact(round(correct), round(rows)), effect)
@@ -215,8 +222,7 @@ def confidence_figure(parts: Sequence[Sequence[float]], effect: float) -> Markup
             name = None if number else f"about {rows:.0f} rows each, 95% CI"
             ax.scatter(100 * confidence, 100 * share.estimate, s=26, color=RIGHT, zorder=3, label=name)
         least = 100 * min(part[0] for part in parts)
-        ax.set(xlim=(max(0, least - 8), 101), ylim=(0, 103))
-        figure.legend(loc="outside upper left", ncols=2)
+        ax.set(xlim=(max(0, least - 8), 101), ylim=(0, 103), xlabel="mean confidence, %", ylabel="accuracy, %")
     return result[0]
 
 
@@ -225,9 +231,8 @@ def confusion_matrix_figure(counts: Any, names: Sequence[str]) -> Markup:
     classes, few = len(counts), len(counts) <= 12
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     side = min(6.4, 1.3 + 0.42 * classes)
-    with drawing("confusion", side) as (figure, result):
-        figure.set_layout_engine("compressed")
-        ax = figure.add_subplot()
+    with drawing("confusion", side) as (ax, result):
+        ax.figure.set_layout_engine("compressed")
         ax.imshow(shares, cmap="Blues", vmin=0, vmax=1.25, interpolation="nearest")
         if few:
             for true, predicted in np.ndindex(classes, classes):
@@ -259,19 +264,19 @@ def _step_curve(trust: MeasuredTeacher, curve: StepCurve) -> Markup:
     low, high = _range(confidence if pool is None else np.concatenate([confidence, pool]))
     knots = np.concatenate([[low], curve.knots.numpy().clip(low, high), [high]])
     steps = (knots, np.concatenate([values[:1], values, values[-1:]]))
-    with drawing("reliability", 3.3 if pool is None else 3.9) as (figure, result):
-        heights = [4] if pool is None else [4, 1]
-        grid = figure.add_gridspec(len(heights), 1, height_ratios=heights)
-        ax = figure.add_subplot(grid[0], xlim=(low, high))
+    height, parts = (3.3, [4]) if pool is None else (3.9, [4, 1])
+    grid: dict[str, Any] = {"nrows": len(parts), "height_ratios": parts, "sharex": True, "squeeze": False}
+    with drawing("reliability", height, **grid) as (axes, result):
+        ax, *below = axes[:, 0]
         accuracy_curve(ax, confidence, trust.right.numpy(), steps, measure=trust.estimate.covariate)
         ax.axhline(trust.accuracy, color=GREY, lw=1, ls=":", label=f"overall accuracy {trust.accuracy:.0%}")
+        ax.set_xlim(low, high)
         ax.legend(loc="center left", bbox_to_anchor=(0.0, 0.34), ncols=1, labelspacing=0.3)
-        if pool is not None:
-            below = figure.add_subplot(grid[1], sharex=ax, xlabel=ax.get_xlabel(), ylabel="pool rows")
-            ax.tick_params(labelbottom=False)
+        for rows in below:
+            rows.set(xlabel=ax.get_xlabel(), ylabel="pool rows")
             ax.set_xlabel("")
-            below.hist(pool, bins=np.linspace(low, high, 41).tolist(), color="#b9b9b9")
-            below.yaxis.set_major_locator(MaxNLocator(2, integer=True))
+            rows.hist(pool, bins=np.linspace(low, high, 41).tolist(), color="#b9b9b9")
+            rows.yaxis.set_major_locator(MaxNLocator(2, integer=True))
     return result[0]
 
 
@@ -291,15 +296,13 @@ def _class_bars(trust: MeasuredTeacher) -> Markup:
     at, raw = np.arange(len(shown))[::-1], 100 * correct[shown] / np.maximum(counts[shown], 1)
     names = [f"{number}" if trust.class_names is None else shorten(trust.class_names[number]) for number in shown]
     names = [f"{name} ({counts[number]})" for name, number in zip(names, shown, strict=True)]
-    with drawing("reliability", 0.9 + 0.3 * len(shown)) as (figure, result):
-        ax = figure.add_subplot()
+    with drawing("reliability", 0.9 + 0.3 * len(shown), legend=3) as (ax, result):
         ax.barh(at, 100 * per_class[shown], color="#9ecae9", edgecolor=RIGHT, height=0.6, label="estimated precision")
         seen = counts[shown] > 0
         ax.scatter(raw[seen], at[seen], color="black", s=18, zorder=3, label="precision on gold rows")
         ax.axvline(100 * trust.accuracy, color=GREY, lw=1, ls=":", label=f"overall accuracy {trust.accuracy:.0%}")
         name_lines(ax, names, "precision, %, by the class that the teacher names (gold rows)")
         ax.set_xlim(0, 104)
-        figure.legend(loc="outside upper left", ncols=3)
     return result[0]
 
 
@@ -312,9 +315,8 @@ def run_curves(history: History, selected_epoch: int | None = None) -> Markup:
         ("loss", ("loss", "test_loss", "select_loss"), 1.0),
     ]
     panels = [panel for panel in panels if any(name in history[0] for name in panel[1])]
-    with drawing("curves", 2.9) as (figure, result):
-        axes = figure.subplots(1, len(panels), squeeze=False)[0]
-        for ax, (title, names, scale) in zip(axes, panels, strict=True):
+    with drawing("curves", 2.9, ncols=len(panels), squeeze=False) as (axes, result):
+        for ax, (title, names, scale) in zip(axes[0], panels, strict=True):
             for name in names:
                 if name in history[0]:
                     rows = name.partition("_")[0]

@@ -12,26 +12,7 @@ import numpy as np
 from understudy.data.examples import Gold, Pool
 from understudy.maths.classification_metrics import by_class
 from understudy.maths.proportions import widen
-from understudy.report.figures import (
-    accuracy_bars,
-    confidence_figure,
-    confusion_matrix_figure,
-    measure_teacher,
-    run_curves,
-    teacher_section,
-)
-from understudy.report.run_text import (
-    NAMES,
-    SET_NAMES,
-    SOURCE_HEADINGS,
-    capitalised,
-    job_facts,
-    metric_text,
-    name_facts,
-    result_table,
-    source_table,
-    summary,
-)
+from understudy.report import figures, run_text
 from understudy.report.templates import percent_range, sentences, write_page
 from understudy.training.evaluation import Evaluation
 from understudy.training.job import TrainedJob
@@ -57,14 +38,15 @@ def write_run_report(
     The reliability of the teacher is shown as the training used it; of a loaded run it is fitted as ``us.slam()`` does.
     """
     config = run.config
-    teacher = measure_teacher(
+    teacher = figures.measure_teacher(
         gold, pool, reliability=next(iter(run.fits.values()), None), lower_bound=lower_bound,
         classes=config.get("classes"), class_names=config.get("class_names"),
     )  # fmt: skip
-    parts = run_parts(run) | {"summary": (lines := summary(run, warnings))}
+    parts = run_parts(run) | {"summary": (lines := run_text.summary(run, warnings))}
     if settings is not None:  # which have the seconds of the whole run
-        parts["facts"] = name_facts({name: value for name, value in run.facts.items() if not name.endswith("_seconds")})
-    write_page(path, warnings=warnings, settings=settings, **parts, **teacher_section(teacher))
+        others = {name: value for name, value in run.facts.items() if not name.endswith("_seconds")}
+        parts["facts"] = run_text.name_facts(others)
+    write_page(path, warnings=warnings, settings=settings, **parts, **figures.teacher_section(teacher))
     return lines
 
 
@@ -72,7 +54,7 @@ def write_job_report(path: str | Path, job: TrainedJob) -> list[tuple[str, list[
     """Write the page of a training from tables; returns its summary."""
     return write_run_report(
         path, job.run, gold=job.examples.gold, pool=job.examples.pool, lower_bound=job.options.get("lower_bound", 0.5),
-        warnings=job.warnings, settings=job_facts(job),
+        warnings=job.warnings, settings=run_text.job_facts(job),
     )  # fmt: skip
 
 
@@ -101,13 +83,13 @@ def _by_class(found: Evaluation | None, class_names: Sequence[str] | None, first
     ]
     return {
         "metrics": [
-            (capitalised(NAMES["metrics"][name]), metric_text(name, share))
+            (run_text.capitalised(run_text.NAMES["metrics"][name]), run_text.metric_text(name, share))
             for name, share in sorted(shares.items(), key=lambda one: one[0] != first)
         ],
         "class_metrics": lines,
         "classes_without_rows": len(every) - len(names),
-        "confidence_svg": confidence_figure(found.confidence, found.effect) if len(found.confidence) > 1 else None,
-        "confusion_svg": confusion_matrix_figure(matrix, names) if len(names) <= MOST_CLASSES else None,
+        "confidence_svg": figures.confidence_figure(found.confidence, found.effect) if found.confidence[1:] else None,
+        "confusion_svg": figures.confusion_matrix_figure(matrix, names) if len(names) <= MOST_CLASSES else None,
     }
 
 
@@ -120,17 +102,17 @@ def run_parts(run: Run) -> dict[str, Any]:
     alone = rows["gold"] and not rows["pool"]
     converged = config.get("optimizer") == LBFGS
     how = "Trained to convergence" if converged else f"{len(run.history)} epochs"
-    is_tested = any(f"{name}_accuracy" in record for record in run.history[:1] for name in SET_NAMES)
+    is_tested = any(f"{name}_accuracy" in record for record in run.history[:1] for name in run_text.SET_NAMES)
     return {
-        "accuracy_svg": None if run.evaluation is None else accuracy_bars(compared_accuracies(run.evaluation)),
+        "accuracy_svg": None if run.evaluation is None else figures.accuracy_bars(compared_accuracies(run.evaluation)),
         **_by_class(run.evaluation, config.get("class_names"), config.get("metric")),
         "title": "Training on gold alone" if alone else f"Training with {config.get('objective', 'training')}",
         "lead": f"{how} on {trained_on}." if trained_on else f"{how}.",
-        "facts": name_facts(run.facts),
-        "sources": source_table(run.facts),
-        "source_headings": SOURCE_HEADINGS,
-        "results": result_table(run),
+        "facts": run_text.name_facts(run.facts),
+        "sources": run_text.source_table(run.facts),
+        "source_headings": run_text.SOURCE_HEADINGS,
+        "results": run_text.result_table(run),
         # To convergence it is a few points, whose loss leaves out the penalty and may rise: nothing to learn from.
-        "curves_svg": run_curves(run.history, run.selected_epoch) if run.history and not converged else None,
+        "curves_svg": figures.run_curves(run.history, run.selected_epoch) if run.history and not converged else None,
         "curves_text": sentences("run", "curves", is_tested)[0],
     }

@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
-
 from understudy.comparison.interval import percent
 from understudy.maths.metric_scores import ACCURACY, AUC, LOG_LOSS
 from understudy.maths.proportions import Share, cross_validated, two_sided
@@ -189,11 +187,10 @@ def _share(accuracy: float, rows: float, disagreement: float) -> Share:
 
 def print_sources(facts: Mapping[str, float]) -> None:
     """The table on the terminal; nothing for a run without reconciled labels."""
-    rows = [[escape(cell) for cell in row] for row in source_table(facts)]
-    if rows:
+    if rows := source_table(facts):
         out = wide_console(110)
-        title = "[bold]Label sources[/], cross-validated on gold (weight 0: not used)"
-        print_table(out, title, rows, SOURCE_HEADINGS, left=2, wraps="what it is")
+        title = "Label sources, cross-validated on gold (weight 0: not used)"
+        print_table(out, title, SOURCE_HEADINGS, rows, left=2, wraps="what it is")
         out.print(combined_accuracy(facts))
 
 

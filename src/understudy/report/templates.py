@@ -18,6 +18,7 @@ import jinja2
 from markupsafe import Markup, escape
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from understudy.comparison.interval import Interval, chance, percent, signed
 from understudy.maths.proportions import Share
@@ -93,16 +94,22 @@ def wide_console(least: int = 100) -> Console:
 
 
 def print_table(
-    out: Console, title: str, rows: Iterable[Sequence[str]], headings: Sequence[str], *, left: int = 1, wraps: str = ""
+    out: Console, title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, wraps: str = ""
 ) -> None:
     """A table whose first ``left`` columns are text; only the column ``wraps`` may break its lines."""
     table = Table(padding=(0, 1), box=None, header_style="dim")
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="left" if place < left else "right", no_wrap=heading != wraps)
     for row in rows:
-        table.add_row(*row)
-    out.print(f"\n{title}")
+        table.add_row(*map(Text, row))
+    out.print(Text(f"\n{title}", "bold"))
     out.print(table)
+
+
+def print_lines(out: Console, lines: Iterable[str]) -> None:
+    """Sentences, which may hold names of a user's: as they are, broken by the terminal alone."""
+    for line in lines:
+        out.print(Text(line), soft_wrap=True)
 
 
 def _one_line(value: Any) -> Any:

@@ -1,10 +1,9 @@
 """The looks of a watch on a terminal."""
 
 from rich.console import Console
-from rich.markup import escape
 
 from understudy.auditing.teacher_watch import Look, TeacherWatch
-from understudy.report.templates import UNKNOWN, ci, print_table, sentences, shorten
+from understudy.report.templates import UNKNOWN, ci, print_lines, print_table, sentences, shorten
 
 # Of the last looks; all are in the folder's log.
 SHOWN = 12
@@ -15,16 +14,12 @@ def print_looks(watch: TeacherWatch, added: int | None) -> None:
     out = Console()
     if watch.looks:
         headings = ["look", "anchors", "right", "accuracy on anchors", "95% CI at all looks", "new rows", "alarm"]
-        title = "[bold]The last looks[/]"
-        print_table(out, title, map(_cells, watch.looks[-SHOWN:]), headings)
-    for line in sentences("watch", "verdict", watch, added):
-        out.print(escape(line), highlight=False, soft_wrap=True)
+        print_table(out, "The last looks", headings, map(_cells, watch.looks[-SHOWN:]))
+    print_lines(out, sentences("watch", "verdict", watch, added))
 
 
 def _cells(look: Look) -> list[str]:
     right = f"{look.right / look.anchors:.1%}" if look.anchors else UNKNOWN
     so_far = f"{look.accuracy.estimate:.1%}" if look.accuracy.known else UNKNOWN
-    alarm = "[bold red]yes[/]" if look.alarm else "no"
-    return [
-        escape(shorten(look.name)), f"{look.anchors:,}", right, so_far, ci(look.accuracy), f"{look.new_rows:,}", alarm
-    ]  # fmt: skip
+    alarm = "yes" if look.alarm else "no"
+    return [shorten(look.name), f"{look.anchors:,}", right, so_far, ci(look.accuracy), f"{look.new_rows:,}", alarm]
