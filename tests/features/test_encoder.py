@@ -143,7 +143,8 @@ def test_a_second_run_encodes_nothing(bert: Path, encoded: list[str]) -> None:
     mixed = _fit(bert, texts)(_columns([*new, *texts]), where="t.csv")
     assert sorted(encoded) == new and (mixed[2:] == x).all()
     # Another reading of the same texts is another encoder.
-    _fit(bert, texts, max_tokens=3)(_columns(texts), where="t.csv")
+    (bert / "sentence_bert_config.json").write_text('{"max_seq_length": 3}')
+    _fit(bert, texts)(_columns(texts), where="t.csv")
     assert len(encoded) == len(new) + 20
 
 

@@ -35,19 +35,18 @@ class Splits(NamedTuple):
 
 @checked
 def split(
-    gold: Gold, *, estimate: int | float = 0, select: int | float = 0, test: int | float = 0,
-    train: int | float | None = None, seed: int = 0, stratify: bool = True,
-) -> Splits:  # fmt: skip
-    """Cut gold into disjoint parts. Sizes are row counts (int) or shares (float); ``train=None`` takes the rest."""
+    gold: Gold, *, estimate: int | float = 0, select: int | float = 0, test: int | float = 0, seed: int = 0
+) -> Splits:
+    """Cut gold into disjoint parts with nearly its class shares. Sizes are row counts (int) or shares (float); the
+    rest is ``train``."""
     if seed < 0:
         raise UnderstudyError(f"seed={seed} must be a whole number from 0")
-    wanted = {"estimate": estimate, "select": select, "test": test} | ({} if train is None else {"train": train})
-    parts = split_rows(gold.y, wanted, seed, stratify=stratify)
+    parts = split_rows(gold.y, {"estimate": estimate, "select": select, "test": test}, seed)
     return Splits(**{name: gold.take(rows) if len(rows) else None for name, rows in parts.items()})
 
 
-def split_rows(y: Tensor, wanted: Mapping[str, int | float], seed: int, *, stratify: bool = True) -> dict[str, Tensor]:
-    """Part -> its row numbers, ascending; "train" takes the rest where no size is wanted for it."""
+def split_rows(y: Tensor, wanted: Mapping[str, int | float], seed: int) -> dict[str, Tensor]:
+    """Part -> its row numbers, ascending; "train" takes the rest."""
     counts: dict[str, int] = {}
     share = 0.0
     for name, size in wanted.items():
@@ -61,13 +60,11 @@ def split_rows(y: Tensor, wanted: Mapping[str, int | float], seed: int, *, strat
             share += size
         else:
             counts[name] = size
-    if "train" not in wanted:
-        counts["train"] = max(len(y) - sum(counts.values()), 0)
-    if sum(counts.values()) > len(y):
+    if (rest := len(y) - sum(counts.values())) < 0:
         wanted_rows = ", ".join(f"{name}={count}" for name, count in counts.items() if count)
         raise UnderstudyError(f"gold has {len(y)} rows, too few for {wanted_rows}; take fewer or add gold")
-    order = _order(y, seed, stratify)
-    parts = order[: sum(counts.values())].split(list(counts.values()))
+    counts["train"] = rest
+    parts = _order(y, seed).split(list(counts.values()))
     return {name: rows.sort().values for name, rows in zip(counts, parts, strict=True)}
 
 
@@ -76,12 +73,9 @@ def random_rows(rows: int, wanted: int, seed: int) -> Tensor:
     return torch.randperm(rows, generator=torch.Generator().manual_seed(seed))[:wanted]
 
 
-def _order(y: Tensor, seed: int, stratify: bool) -> Tensor:
-    """A random order whose every stretch has nearly the classes' shares (when stratified)."""
-    rng = np.random.default_rng(seed)
-    if not stratify:
-        return torch.from_numpy(rng.permutation(len(y)))
-    labels = y.numpy()
+def _order(y: Tensor, seed: int) -> Tensor:
+    """A random order whose every stretch has nearly the classes' shares."""
+    rng, labels = np.random.default_rng(seed), y.numpy()
     position = np.empty(len(labels))
     for label in np.unique(labels):
         mine = np.flatnonzero(labels == label)

@@ -126,20 +126,19 @@ class Encoder:
     folder: Path
     #: The hub's commit, where it came from there.
     revision: str | None = None
-    max_tokens: int | None = None
     #: Texts between two signs of life: some seconds.
     step_rows: ClassVar[int] = 256
 
     @classmethod
-    def find(cls, name: str, *, revision: str | None = None, max_tokens: int | None = None) -> "Encoder":
+    def find(cls, name: str, *, revision: str | None = None) -> "Encoder":
         """A folder, a name of ``installed_encoders``, or one of the hub, which comes last."""
         if Path(name).expanduser().is_dir():
             folder = Path(name).expanduser().resolve()
-            return cls(str(folder), folder, max_tokens=max_tokens)
+            return cls(str(folder), folder)
         here = installed().get(name)
         folder = here if here and revision in (None, here.name) else _download(name, revision)
         commit = folder.name if folder.parent.name == "snapshots" else None
-        return cls(name, folder, revision=commit, max_tokens=max_tokens)
+        return cls(name, folder, revision=commit)
 
     @cached_property
     def layout(self) -> Layout:
@@ -149,7 +148,7 @@ class Encoder:
     def fingerprint(self) -> str:
         """A hash of every file that determines the vectors."""
         folders = sorted({self.folder, self.layout.transformer, *self.folder.glob("*_Pooling")})
-        return folder_digest(self.folder, folders, f"1 {self.max_tokens}")
+        return folder_digest(self.folder, folders, "texts")
 
     def embed(self, texts: list[str]) -> Array:
         """Most tokens first, so that a batch has little padding and too little memory shows at once."""
@@ -197,9 +196,8 @@ class Encoder:
         # Some families keep two positions for themselves; a tokenizer that knows its limit has left them out.
         positions = int(getattr(model.config, "max_position_embeddings", None) or 514) - 2
         known = int(tokenizer.model_max_length)
-        limits = [self.max_tokens, self.layout.max_tokens, known if known < 1_000_000 else positions]
-        limit = min(limit for limit in limits if limit is not None)
-        return tokenizer, model.float().eval().to(device), limit
+        limit = known if known < 1_000_000 else positions
+        return tokenizer, model.float().eval().to(device), min(limit, self.layout.max_tokens or limit)
 
 
 def folder_digest(root: Path, folders: Iterable[Path], settings: str) -> str:
@@ -216,7 +214,7 @@ def _download(name: str, revision: str | None) -> Path:
     """The folder a name of the hub is kept in, fetched where it is not there yet."""
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UnderstudyError(f"there is no encoder in {name}: no such folder; check the path")
-    transformers_library()
+    optional("transformers", "encoders need transformers", "hf")
     from huggingface_hub import snapshot_download
 
     wanted, skipped = [f"*{suffix}" for suffix in SUFFIXES], ["onnx/*", "openvino/*"]
@@ -228,10 +226,6 @@ def _download(name: str, revision: str | None) -> Path:
         raise UnderstudyError(f"{missing}; check the name") from error
 
 
-def transformers_library(what: str = "encoders") -> Any:
-    return optional("transformers", f"{what} need transformers", "hf")
-
-
 #: No code of a model is run, and no pickled weights are loaded.
 SAFE = {"trust_remote_code": False, "local_files_only": True}
 SAFE_WEIGHTS = {"use_safetensors": True, "output_loading_info": True, **SAFE}
@@ -240,7 +234,7 @@ SAFE_WEIGHTS = {"use_safetensors": True, "output_loading_info": True, **SAFE}
 @contextmanager
 def loading_model(what: str, cure: str, *, needed: str = "encoders") -> Iterator[Any]:
     """The library, without its own bars and remarks on stderr; what goes wrong is one line."""
-    transformers = transformers_library(needed)
+    transformers = optional("transformers", f"{needed} need transformers", "hf")
     log = transformers.utils.logging
     level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()
@@ -277,17 +271,16 @@ class Encoded(Part):
     fingerprint: str
     width: int
     revision: str | None
-    max_tokens: int | None
 
     def __post_init__(self) -> None:
         self.names, self.shape = (self.name,), (self.width,)
 
     @classmethod
-    def fit(cls, raw: RawColumns, name: str, *, encoder: str, max_tokens: int | None) -> Self:
+    def fit(cls, raw: RawColumns, name: str, *, encoder: str) -> Self:
         """Learns only the width of a vector, from the first text."""
-        loaded = Encoder.find(encoder, max_tokens=max_tokens)
+        loaded = Encoder.find(encoder)
         width = encode(loaded, raw.texts(name)[:1], where=raw.at(name)).shape[1]
-        part = cls(name, loaded.name, loaded.fingerprint, width, revision=loaded.revision, max_tokens=max_tokens)
+        part = cls(name, loaded.name, loaded.fingerprint, width, loaded.revision)
         part.loaded = loaded
         return part
 
@@ -310,7 +303,7 @@ class Encoded(Part):
         raise UnderstudyError(f"{needed}; {cure}") from missing
 
     def _find(self, name: str, revision: str | None = None) -> Any:
-        return Encoder.find(name, revision=revision, max_tokens=self.max_tokens)
+        return Encoder.find(name, revision=revision)
 
     def _others(self) -> Iterable[str]:
         return installed()

@@ -80,8 +80,6 @@ class FeatureOptions:
     max_terms: int = 20_000
     #: TF-IDF counts runs of up to so many words.
     ngrams: int = 2
-    #: An encoder reads so many tokens of a text. None: as many as it was made for.
-    max_tokens: int | None = None
     #: Height and width. None: those of the first training image, 64 each where it is larger.
     image_size: tuple[int, int] | None = None
     #: ``L`` (grey) or ``RGB``. None: that of the first training image.
@@ -101,9 +99,9 @@ class FeatureOptions:
             if getattr(self, name) not in choices:
                 listed = ", ".join(filter(None, choices))
                 raise UnderstudyError(f"{name} is {getattr(self, name)!r}; choose one of {listed}")
-        sizes = [(name, getattr(self, name)) for name in ("max_categories", "max_terms", "ngrams", "max_tokens")]
+        sizes = [(name, getattr(self, name)) for name in ("max_categories", "max_terms", "ngrams")]
         for name, value in (*sizes, *(("image_size", side) for side in self.image_size or ())):
-            if value is not None and value < 1:
+            if value < 1:
                 raise UnderstudyError(f"{name} is {value}; it must be 1 or more")
 
 
@@ -146,10 +144,10 @@ def _fit_text(raw: RawColumns, name: str, options: FeatureOptions) -> Part:
         return Texts.fit(raw, name)
     encoder = os.environ.get(SETTING, FIND) if options.encoder == FIND else options.encoder
     if encoder not in (FIND, TFIDF):
-        return Encoded.fit(raw, name, encoder=encoder, max_tokens=options.max_tokens)
+        return Encoded.fit(raw, name, encoder=encoder)
     for found in found_encoders() if encoder == FIND else ():
         try:
-            return Encoded.fit(raw, name, encoder=found, max_tokens=options.max_tokens)
+            return Encoded.fit(raw, name, encoder=found)
         except UnderstudyError as error:
             complain(f"Texts: {found} is not used: {error}")
     return Tfidf.fit(raw, name, max_terms=options.max_terms, ngrams=options.ngrams)
@@ -331,19 +329,16 @@ class Featuriser:
             values, own = part.learned()
             parts.append({"kind": part.kind, **values})
             arrays |= {f"{number}.{name}": np.ascontiguousarray(array) for name, array in own.items()}
-        files = {ARRAYS_FILE: safetensors.numpy.save(arrays)} if arrays else {}
-        if not files:
-            (folder / ARRAYS_FILE).unlink(missing_ok=True)
-        for name, content in files.items():
-            write_bytes(folder / name, content)
+        content = safetensors.numpy.save(arrays)
+        write_bytes(folder / ARRAYS_FILE, content)
         # The values are written last and vouch for both files.
-        FEATURES.write(folder, {"parts": parts, "types": self.types, "beside": self.beside}, files)
+        FEATURES.write(folder, {"parts": parts, "types": self.types, "beside": self.beside}, {ARRAYS_FILE: content})
 
     @classmethod
     def load(cls, folder: str | Path) -> "Featuriser":
-        stored, path = FEATURES.read(Path(folder)), Path(folder) / ARRAYS_FILE
+        stored = FEATURES.read(Path(folder))
         try:
-            arrays = safetensors.numpy.load(path.read_bytes()) if path.exists() else {}
+            arrays = safetensors.numpy.load(Path(folder, ARRAYS_FILE).read_bytes())
             parts = [_restore(values, arrays, number) for number, values in enumerate(stored["parts"])]
             return cls(parts, stored["types"], stored["beside"])
         except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:

@@ -178,11 +178,11 @@ class EncodedImages(Encoded):
     colour: bool = True
 
     @classmethod
-    def fit(cls, raw: RawColumns, name: str, *, encoder: str, side: int = SIDE) -> Self:  # type: ignore[override]
+    def fit(cls, raw: RawColumns, name: str, *, encoder: str, side: int = SIDE) -> Self:
         """Learns only the width of a vector, from the first image. ``side``: at least ``SIDE`` are taken."""
         loaded = ImageEncoder.find(encoder, side=max(side, SIDE))
         first = image_files(image_cells(raw, name)[:1], raw.folder, raw.at(name))[0], raw.at(name, 0)
-        found = name, loaded.name, loaded.fingerprint, loaded.embed([first]).shape[1], None, None
+        found = name, loaded.name, loaded.fingerprint, loaded.embed([first]).shape[1], None
         part = cls(*found, side=loaded.side, colour=open_image(*first).mode == "RGB")
         part.loaded = loaded
         return part

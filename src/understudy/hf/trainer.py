@@ -11,6 +11,7 @@ bit-identical to ``us.train``, dropout included (see ``training/external_loop.py
 session too (``session.safetensors``): the modules that a method trains beside the model, and its latest columns.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,53 +21,43 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers.trainer_utils import get_last_checkpoint
 
-from understudy.data.augment import Augment
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import evaluate
 from understudy.objective import Objective
 from understudy.store.files import write_bytes
+from understudy.store.option_fields import with_parameters
 from understudy.training.checkpoint import pack, unpack
 from understudy.training.external_loop import ExternalLoop
+from understudy.training.options import option_parameters
 from understudy.training.run import Run
 from understudy.training.session import Session
 
 SESSION = "session.safetensors"
+#: The options of ``us.Session`` that ``TrainingArguments`` does not have.
+OURS = ("gold_repeat", "gold_weight", "augment", "feature_layer", "pass_batch_size", "group_by_length", "refine")
 # What this class hooks into and older versions lack: without them gradients would be scaled or clipped otherwise.
 _NEEDED = ("loss_is_scaled_for_ga", "_clip_grad_norm", "_save_rng_state")
 
 
 class Trainer(transformers.Trainer):
-    """``options``: whatever else ``transformers.Trainer`` takes."""
+    """``options``: what ``us.Session`` takes beside ``args``, and whatever else ``transformers.Trainer`` takes."""
 
     # The session divides by the rows of the whole step.
     loss_is_scaled_for_ga = True
 
+    @partial(with_parameters, shown=option_parameters(OURS), keep_others=True)
     def __init__(
-        self,
-        model: nn.Module,
-        args: transformers.TrainingArguments,
-        gold: Gold | None,
-        pool: Pool | None,
-        objective: Objective,
-        *,
-        gold_repeat: int = 1,
-        gold_weight: float = 1.0,
-        augment: Augment | None = None,
-        feature_layer: str | None = None,
-        pass_batch_size: int = 1024,
-        group_by_length: bool = False,
-        refine: bool = True,
-        **options: Any,
-    ) -> None:
+        self, model: nn.Module, args: transformers.TrainingArguments, gold: Gold | None, pool: Pool | None,
+        objective: Objective, **options: Any,
+    ) -> None:  # fmt: skip
+        ours = {name: options.pop(name) for name in OURS if name in options}
         _check(args, objective, options)
         super().__init__(model, args, **options)
         self.session = Session(
             model, gold, pool, objective, epochs=_whole(args.num_train_epochs), seed=args.seed,
             batch_size=args.per_device_train_batch_size, accumulate=args.gradient_accumulation_steps,
-            workers=args.dataloader_num_workers, gold_repeat=gold_repeat, gold_weight=gold_weight, augment=augment,
-            feature_layer=feature_layer, pass_batch_size=pass_batch_size, refine=refine,
-            group_by_length=group_by_length,
+            workers=args.dataloader_num_workers, **ours,
         )  # fmt: skip
         # How long training will be, for methods that change on the way.
         if args.max_steps > 0:
