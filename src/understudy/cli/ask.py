@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from understudy.cli.shared import CLASSES, Quiet, flag, loading, takes_options
+from understudy.cli.shared import CLASSES, flag, loading, takes_options
 from understudy.errors import UnderstudyError
 from understudy.io.data_options import ColumnOptions, pool_file
 from understudy.llm.ask_options import COST, PROMPT, AskOptions
@@ -20,25 +20,16 @@ def ask_command(
     columns: ColumnOptions,
     classes: Annotated[str, CLASSES],
     pool: Annotated[Path | None, flag("The rows, of any kind that train reads, with ids. Default: gold's.")] = None,
-    out: Annotated[Path, typer.Option(help="Of the answers and labels; the same one continues.")] = Path("llm_labels"),
+    out: Annotated[Path, flag("Of the answers and labels; the same one continues.")] = Path("llm_labels"),
     text: Annotated[str | None, flag("The column of texts. Default: the only one.")] = None,
-    gold: Annotated[
-        Path | None, flag("Trusted labels: for --examples; others than the pool's are labelled too.")
-    ] = None,
-    examples: Annotated[
-        int, typer.Option(min=0, help="Gold rows to show; they train, and never calibrate.", rich_help_panel=PROMPT)
-    ] = 0,
-    seed: Annotated[int, typer.Option(help="Which gold rows are shown.", rich_help_panel=PROMPT)] = 0,
+    gold: Annotated[Path | None, flag("Trusted labels for --examples; rows new to the pool are labelled.")] = None,
+    examples: Annotated[int, flag("Gold rows to show; they train, and never calibrate.", panel=PROMPT, min=0)] = 0,
+    seed: Annotated[int, flag("Which gold rows are shown.", panel=PROMPT)] = 0,
     dry_run: Annotated[
-        bool, flag("Count rows, tokens and cost, show the first prompt; send nothing.", "--dry-run", panel=COST)
+        bool, flag("Rows, tokens, cost, the first prompt; send nothing.", "--dry-run", panel=COST)
     ] = False,
-    batch: Annotated[
-        bool, flag("Write request files for a batch service; send nothing.", "--batch", panel=BATCHES)
-    ] = False,
-    batch_output: Annotated[
-        list[Path] | None, flag("Read the output of a batch service; repeat.", panel=BATCHES)
-    ] = None,
-    quiet: Quiet = False,
+    batch: Annotated[bool, flag("Write files for a batch service; send nothing.", "--batch", panel=BATCHES)] = False,
+    batch_output: Annotated[list[Path] | None, flag("The output of a batch service; repeat.", panel=BATCHES)] = None,
 ) -> None:
     """Label every row of a pool by an LLM, at any server that speaks OpenAI's protocol.
 
@@ -77,7 +68,7 @@ def ask_command(
     files = AskFiles.read(rows, gold, names, text=text, columns=columns.mapping, as_rows=options.prompt is not None)
     shown = files.examples(examples, seed)
     pairs = [(files.rows[place], files.truth[place]) for place in shown]
-    options = replace(options, examples=pairs, progress=not quiet)
+    options = replace(options, examples=pairs)
     plan = make_plan(names, options)
     if dry_run:
         run = files.run(plan, out, shown)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.shared import POOL, Quiet, flag, takes_options
+from understudy.cli.shared import POOL, flag, takes_options
 from understudy.errors import UnderstudyError, shown
 from understudy.io.data_options import FEATURES, DataOptions, pool_file
 from understudy.store.files import check_new_file, write_json
@@ -18,16 +18,12 @@ def audit_command(
     data: DataOptions,
     pool: Annotated[Path | None, POOL] = None,
     out: Annotated[Path | None, flag("New .html page, with all scores beside it as .csv; or .json.")] = None,
-    rows_wrong: Annotated[int, typer.Option(min=0, help="How many suspect rows to list; 0: none.")] = 20,
-    target: Annotated[float, typer.Option(help="Count the gold rows for a noise interval of ± so many points.")] = 2.0,
-    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
+    rows_wrong: Annotated[int, flag("How many suspect rows to list; 0: none.", min=0)] = 20,
+    target: Annotated[float, flag("Count the gold rows for a noise interval of ± so many points.")] = 2.0,
+    seed: Annotated[int, flag("Same seed, same result.")] = 0,
     encoder: Annotated[
-        str,
-        typer.Option(
-            help="For suspects: an encoder's name or folder, or auto; none: TF-IDF.", rich_help_panel=FEATURES
-        ),
+        str, flag("For suspects: an encoder's name or folder, or auto; none: TF-IDF.", panel=FEATURES)
     ] = "none",
-    quiet: Quiet = False,
 ) -> None:
     """Say how good the labels of a pool are, how sure that is, and what to expect of each method.
 

@@ -19,12 +19,10 @@ def budget_command(
     gold: Annotated[Path | None, flag("Trusted labels: id and label.")] = None,
     pool: Annotated[Path | None, flag("The pool's rows: id, and the labels so far. Default: gold's.")] = None,
     trusted: Annotated[str | None, flag("The source treated as ground truth; it gives new gold.")] = None,
-    known: Annotated[
-        Path | None, flag("Class probabilities written by reconcile or predict. Default: from the labels so far.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="New folder: a file of rows for every source.")] = Path("plan"),
+    known: Annotated[Path | None, flag("Class probabilities, of reconcile or predict. Default: of the labels.")] = None,
+    out: Annotated[Path, flag("New folder: a file of rows for every source.")] = Path("plan"),
     classes: Annotated[str | None, flag("Names (neg,pos), or how many, where the files do not show all.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same rows of new gold.")] = 0,
+    seed: Annotated[int, flag("Same seed, same rows of new gold.")] = 0,
 ) -> None:
     """Split a label budget between more gold, better labels for uncertain rows, and more labelled rows, by source.
 

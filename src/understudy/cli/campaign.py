@@ -5,13 +5,13 @@ from typing import Any
 import typer
 
 from understudy.active.loop_options import CampaignOptions
-from understudy.cli.shared import Quiet, loading, takes_options
+from understudy.cli.shared import loading, takes_options
 from understudy.errors import UnderstudyError
 from understudy.io.data_options import DataOptions
 
 
 @takes_options("ema", "small", "checkpoint_every", "patience", "finetune", "finetune_lr")
-def campaign_command(options: CampaignOptions, data: DataOptions, quiet: Quiet = False, **training: Any) -> None:
+def campaign_command(options: CampaignOptions, data: DataOptions, **training: Any) -> None:
     """Label rows in rounds, the most useful first, and see the accuracy gained per label.
 
     Round 0 has rows drawn at random; every further one those that the strategy picks with the last student. Labels come

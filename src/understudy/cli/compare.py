@@ -27,16 +27,13 @@ def compare_command(
     options: CompareOptions,
     pool: Annotated[Path | None, shared.POOL] = None,
     methods: Annotated[
-        str, typer.Option(help="Names, separated by commas, auto too; options after colons: slam:lower_bound=0.6.")
+        str, flag("Names, separated by commas, auto too; options after colons: slam:lower_bound=0.6.")
     ] = "slam,weighted,reconciled",
     test: Annotated[Path | None, shared.TEST] = None,
     select: Annotated[Path | None, shared.SELECT] = None,
-    select_share: Annotated[
-        float, typer.Option(help="Without --select: the share of gold that chooses the epoch.")
-    ] = 0.2,
+    select_share: Annotated[float, flag("Without --select: the share of gold that chooses the epoch.")] = 0.2,
     student: shared.Student = AUTO,
     ray: shared.Ray = None,
-    quiet: shared.Quiet = False,
     track: shared.Track = None,
     **training: Any,
 ) -> None:
@@ -82,7 +79,7 @@ def compare_command(
         try:
             comparison = compare(
                 build, given[0], given[1], names, seeds=options.seeds, test=examples.test,
-                select=examples.select or select_share, out=out, progress=not quiet,
+                select=examples.select or select_share, out=out,
                 callbacks=trackers, **where, **recipe | {"device": usable_device(recipe["device"])},
             )  # fmt: skip
         except KeyboardInterrupt as stop:

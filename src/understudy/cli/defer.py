@@ -17,11 +17,9 @@ def defer_command(
     budget: Annotated[float | None, flag("Instead: the largest share of rows to defer, e.g. 0.2.")] = None,
     price: Annotated[float | None, flag("Of an answer of the teacher, in any unit; shows costs.")] = None,
     error_cost: Annotated[float | None, flag("Instead: of a wrong answer, to weigh against --price.")] = None,
-    delta: Annotated[float, typer.Option(help="The chance that the accuracy is lower.")] = 0.05,
+    delta: Annotated[float, flag("The chance that the accuracy is lower.")] = 0.05,
     abstain: Annotated[bool, flag("No teacher: deferred rows are not answered.", "--abstain")] = False,
-    by_class: Annotated[
-        bool, flag("The target holds for the rows of each class that the student predicts.", "--by-class")
-    ] = False,
+    by_class: Annotated[bool, flag("The target holds for each class that the student predicts.", "--by-class")] = False,
 ) -> None:
     """Choose which rows to send to the teacher (or to a person), so that the accuracy of all answers reaches a target.
 

@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from understudy.cli.shared import flag
+
 if TYPE_CHECKING:
     from understudy.comparison.outcome import Outcome
 
 
 def demo_command(
-    out: Annotated[Path, typer.Option(help="Folder for report.html.")] = Path("understudy-demo"),
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: splits and teachers.")] = 5,
+    out: Annotated[Path, flag("Folder for report.html.")] = Path("understudy-demo"),
+    seeds: Annotated[int, flag("Number of seeds: splits and teachers.", min=1)] = 5,
 ) -> None:
     """Compare `auto` with logistic regression on built-in handwritten digits.
 

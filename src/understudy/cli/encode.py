@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.shared import FileOrShards, Quiet, RunFolder, ShardRay, ShardWorkers, flag, open_run, takes_options
+from understudy.cli.shared import FileOrShards, RunFolder, ShardRay, ShardWorkers, flag, open_run, takes_options
 from understudy.errors import shown
 from understudy.io.data_options import ColumnOptions
 
@@ -18,7 +18,6 @@ def encode_command(
     columns: ColumnOptions,
     workers: ShardWorkers = None,
     ray: ShardRay = None,
-    quiet: Quiet = False,
 ) -> None:
     """Compute the features of a pool once, as the student of a finished training takes them, in a column `x`.
 
@@ -34,5 +33,5 @@ def encode_command(
     given, executor = open_run(run, pool, columns.mapping, out, "features are", kinds, workers, ray)
     from understudy.parallel.run_on_file import Encode
 
-    summaries = given.write(Encode(given.featuriser), out, title="encode", progress=not quiet, executor=executor)
+    summaries = given.write(Encode(given.featuriser), out, title="encode", progress=True, executor=executor)
     typer.echo(shown(f"{sum(each['rows'] for each in summaries)} rows encoded: {out}"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from understudy.cli.shared import GOLD, POOL, Quiet, flag, takes_options
+from understudy.cli.shared import GOLD, POOL, flag, takes_options
 from understudy.errors import UnderstudyError, shown, warn
 from understudy.io.data_options import DataOptions, is_batch, pool_file, read_list
 from understudy.store.console import collected_warnings
@@ -24,20 +24,13 @@ def estimate_command(
     gold: Annotated[list[str], GOLD],
     data: DataOptions,
     pool: Annotated[Path | None, POOL] = None,
-    what: Annotated[str, typer.Option(help=f"{WHAT}; separated by commas.")] = "share",
-    by: Annotated[
-        str | None, flag("Also by group: a column of the files, or day:, week:, month: or year: and a column of dates.")
-    ] = None,
+    what: Annotated[str, flag(f"{WHAT}; separated by commas.")] = "share",
+    by: Annotated[str | None, flag("Also by a column, or day:, week:, month: or year: and a column of dates.")] = None,
     labels: Annotated[str | None, flag("Of the labels in this column, instead of the teacher's.")] = None,
     run: Annotated[Path | None, flag("Of the predictions of this run, on rows that did not train it.")] = None,
-    proxy: Annotated[
-        str, typer.Option(help="What tells rows apart: teacher (its labels), or reconciled (trains; narrower).")
-    ] = "teacher",
-    width: Annotated[
-        float | None, flag("Count the gold rows that narrow an interval to so many points, from end to end.")
-    ] = None,
+    proxy: Annotated[str, flag("What tells rows apart: teacher, or reconciled (trains; narrower).")] = "teacher",
+    width: Annotated[float | None, flag("Count the gold rows for intervals so many points wide, end to end.")] = None,
     out: Annotated[Path | None, flag("New .html page or .json file.")] = None,
-    quiet: Quiet = False,
 ) -> None:
     """Estimate the shares of the classes in a pool, and how good its labels are, with 95% intervals.
 

@@ -5,8 +5,10 @@ from typing import Annotated
 
 import typer
 
+from understudy.cli.shared import flag
 
-def example_command(out: Annotated[Path, typer.Option(help="New folder for the files.")] = Path("tickets")) -> None:
+
+def example_command(out: Annotated[Path, flag("New folder for the files.")] = Path("tickets")) -> None:
     """Write the files of the tutorials: support messages, an LLM's answers, a crowd's, and some labels that are right.
 
     - `mine.csv`: 1,500 messages, what an LLM called each (`llm`), and the 120 labels that are right (`checked`)

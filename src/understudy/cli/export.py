@@ -6,16 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from understudy.cli.shared import Quiet, RunFolder, Selected, flag, loading
+from understudy.cli.shared import RunFolder, Selected, flag, loading, takes_options
 from understudy.errors import shown
 
 
+@takes_options()
 def export_command(
     run: RunFolder,
     out: Annotated[Path, flag("New folder; or a file: .onnx, .safetensors, .pt (TorchScript), .pt2.")],
     selected: Selected = False,
     rows: Annotated[Path | None, flag("A file whose first rows serve the check.")] = None,
-    quiet: Quiet = False,
 ) -> None:
     """Write a trained student so that it runs without this package.
 

@@ -17,18 +17,13 @@ PEOPLE = "People's answers"
 def import_command(
     files: Annotated[list[Path], argument("Files of answers; folders with --from argilla, datasets.")],
     classes: Annotated[str, CLASSES],
-    out: Annotated[Path, typer.Option(help="New file: .parquet, .jsonl or .npz.")] = Path("labels.parquet"),
+    out: Annotated[Path, flag("New file: .parquet, .jsonl or .npz.")] = Path("labels.parquet"),
     pool: Annotated[Path | None, flag("The file the ids come from, to write with its labels.")] = None,
     alias: Annotated[list[str] | None, flag("Another word for a class; repeat for more.", metavar="WORD=CLASS")] = None,
     field: Annotated[str | None, flag("The entry of structured answers that names the class.")] = None,
-    form: Annotated[str, typer.Option(help=f"One of {', '.join(ANSWER_FORMS)}.")] = "auto",
-    source: Annotated[
-        str, typer.Option("--from", help=f"llm, or a labelling tool: {', '.join(TOOLS)}.", rich_help_panel=PEOPLE)
-    ] = "llm",
-    as_: Annotated[
-        str,
-        typer.Option("--as", help=f"What people's answers become: {', '.join(PEOPLES_FORMS)}.", rich_help_panel=PEOPLE),
-    ] = "answers",
+    form: Annotated[str, flag(f"One of {', '.join(ANSWER_FORMS)}.")] = "auto",
+    source: Annotated[str, flag(f"llm, or a labelling tool: {', '.join(TOOLS)}.", "--from", panel=PEOPLE)] = "llm",
+    as_: Annotated[str, flag(f"People's answers as {', '.join(PEOPLES_FORMS)}.", "--as", panel=PEOPLE)] = "answers",
     question: Annotated[str | None, flag("The question about the class.", panel=PEOPLE)] = None,
     row: Annotated[str | None, flag("The entry with the row's id.", "--id", panel=PEOPLE)] = None,
 ) -> None:

@@ -35,14 +35,10 @@ def label_command(
         bool,
         flag("Show the student's or teacher's label; such answers never calibrate.", "--show-suggestion", panel=SHOWN),
     ] = False,
-    annotator: Annotated[
-        list[str] | None, flag("A person who labels, with a link; repeat for more. Default: you.", panel=PEOPLE)
-    ] = None,
+    annotator: Annotated[list[str] | None, flag("A person, with a link; repeat. Default: you.", panel=PEOPLE)] = None,
     overlap: Annotated[float | None, flag("Share of the rows for several people.", panel=PEOPLE, min=0, max=1)] = None,
     people: Annotated[int | None, flag("How many label such a row. Default: 2.", panel=PEOPLE, min=2)] = None,
-    host: Annotated[
-        str, typer.Option(help="Another address serves other machines too; unencrypted.", rich_help_panel=SERVED)
-    ] = "127.0.0.1",
+    host: Annotated[str, flag("Another address serves other machines too; unencrypted.", panel=SERVED)] = "127.0.0.1",
     port: Annotated[int | None, flag("Default: 8420, or a free one.", panel=SERVED, min=0, max=65535)] = None,
 ) -> None:
     """Label rows by hand, on a page in the browser: keys 1 to 9, skip, undo, on a phone too.

@@ -18,13 +18,12 @@ def predict_command(
     file: shared.FileOrShards,
     columns: ColumnOptions,
     out: Annotated[
-        Path, typer.Option(help="New .parquet, .csv, .jsonl or .npz file; a name without an ending: folder of shards.")
+        Path, shared.flag("New .parquet, .csv, .jsonl or .npz file; a name without an ending: folder of shards.")
     ] = Path("predictions.parquet"),
     selected: shared.Selected = False,
     batch_size: shared.BatchSize = 1024,
     workers: shared.ShardWorkers = None,
     ray: shared.ShardRay = None,
-    quiet: shared.Quiet = False,
 ) -> None:
     """Apply a trained student to the rows of a file, or of a folder of Parquet shards.
 
@@ -60,7 +59,7 @@ def predict_command(
         complain("warning: the teacher's labels are not used: gold does not show that they improve on the student")
     student = given.on_tables(selected=selected, batch_size=batch_size)
     function = Predict(student, given.classes, given.run.trained, cascade, given.with_teacher)
-    summaries = given.write(function, out, title="predict", progress=not quiet, executor=executor)
+    summaries = given.write(function, out, title="predict", progress=True, executor=executor)
     problems = [each["problem"] for each in summaries if "problem" in each]
     known, right, trained = (sum(each.get(name, 0) for each in summaries) for name in ("known", "right", "trained"))
     if problems:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from understudy.cli.shared import GOLD, POOL, Quiet, Ray, Student, flag, takes_options, where_to_run
+from understudy.cli.shared import GOLD, POOL, Ray, Student, flag, takes_options, where_to_run
 from understudy.comparison.comparison_options import ReconcileOptions
 from understudy.errors import shown
 from understudy.io.data_options import DataOptions, pool_file
@@ -24,11 +24,10 @@ def reconcile_command(
     data: DataOptions,
     options: ReconcileOptions,
     pool: Annotated[Path | None, POOL] = None,
-    out: Annotated[Path, typer.Option(help="New .parquet, .jsonl or .npz file.")] = Path("labels.parquet"),
+    out: Annotated[Path, flag("New .parquet, .jsonl or .npz file.")] = Path("labels.parquet"),
     parts: Annotated[Path | None, flag("Folder that keeps finished trainings; the same command resumes.")] = None,
     student: Student = AUTO,
     ray: Ray = None,
-    quiet: Quiet = False,
     **training: Any,
 ) -> None:
     """Make better labels for a pool: combine the teacher's with predictions of base models.
@@ -63,7 +62,7 @@ def reconcile_command(
             _view(each, student, data.count_classes(each), training) for each in (examples, examples.plain) if each
         )
         reconciled = reconcile(
-            main.student, main.gold, main.pool, out=parts, progress=not quiet, methods=options.methods,
+            main.student, main.gold, main.pool, out=parts, methods=options.methods,
             folds=options.folds, rows=options.rows, others=dict(zip([plain_name(examples)], others, strict=False)),
             **where_to_run(options.workers, ray), **main.options,
         )  # fmt: skip

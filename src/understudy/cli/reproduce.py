@@ -19,12 +19,12 @@ from understudy.errors import UnderstudyError
 
 def reproduce_command(
     names: Annotated[list[str] | None, argument("Experiments to run; none: list them.")] = None,
-    scale: Annotated[str, typer.Option(help="reduced (minutes, data at hand) or full (the paper's).")] = "reduced",
+    scale: Annotated[str, flag("reduced (minutes, data at hand) or full (the paper's).")] = "reduced",
     seeds: Annotated[int | None, flag("Fix their number, and add none.", min=1)] = None,
-    minutes: Annotated[float, typer.Option(min=0, help="CPU minutes up to which open claims get more seeds.")] = 10.0,
+    minutes: Annotated[float, flag("CPU minutes up to which open claims get more seeds.", min=0)] = 10.0,
     out: Annotated[Path | None, flag("Folder for the page and its numbers.")] = None,
-    work: Annotated[Path, typer.Option(help="Where finished jobs are kept.")] = Path("runs/reproduce"),
-    workers: Annotated[int, typer.Option(min=1, help="Processes of one thread each.")] = 2,
+    work: Annotated[Path, flag("Where finished jobs are kept.")] = Path("runs/reproduce"),
+    workers: Annotated[int, flag("Processes of one thread each.", min=1)] = 2,
     ray: Ray = None,
 ) -> None:
     """List the papers' tables and figures, or run some of them.

@@ -20,16 +20,13 @@ def select_command(
     run: shared.RunFolder,
     pool: Annotated[Path, argument("A file of any kind that train reads, with the features; or shards.")],
     columns: ColumnOptions,
-    strategy: Annotated[str, typer.Option(help=f"One of {', '.join(NAMES)}.")] = "badge",
-    n: Annotated[int, typer.Option("-n", min=1, help="How many rows.")] = 100,
-    out: Annotated[Path, typer.Option(help="New .csv or .parquet file.")] = Path("batch.csv"),
-    labelled: Annotated[
-        list[Path] | None, flag("Files of rows that have labels already (id, label); repeat for more.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same rows.")] = 0,
+    strategy: Annotated[str, flag(f"One of {', '.join(NAMES)}.")] = "badge",
+    n: Annotated[int, flag("How many rows.", "-n", min=1)] = 100,
+    out: Annotated[Path, flag("New .csv or .parquet file.")] = Path("batch.csv"),
+    labelled: Annotated[list[Path] | None, flag("Files of labelled rows (id, label); repeat for more.")] = None,
+    seed: Annotated[int, flag("Same seed, same rows.")] = 0,
     workers: shared.ShardWorkers = None,
     ray: shared.ShardRay = None,
-    quiet: shared.Quiet = False,
 ) -> None:
     """Select the rows of a pool to label next (active learning).
 
@@ -66,7 +63,7 @@ def select_command(
         shared.refuse_engines(workers, ray, "give a folder of .parquet shards")
     given = RunOnFile(run, pool, columns.mapping, shards=shards)
     batch = select_rows(
-        given, strategy, n, labelled=labelled or [], seed=seed, scratch=scratch, progress=not quiet,
+        given, strategy, n, labelled=labelled or [], seed=seed, scratch=scratch, progress=True,
         executor=None if shards is None else shared.executor_of(workers, ray),
     )  # fmt: skip
     made = batch.columns(given.classes)

@@ -20,23 +20,15 @@ SERVED, DEFERRED, LOG = "The server", "Deferred rows", "Log"
 def serve_command(
     model: Annotated[Path, argument("The folder of a finished training, or one that export wrote.")],
     teacher: TeacherOptions,
-    host: Annotated[
-        str, typer.Option(help="Another address serves other machines too; unencrypted.", rich_help_panel=SERVED)
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.", rich_help_panel=SERVED)] = 8421,
-    token_env: Annotated[
-        str, typer.Option(help="Environment variable with the token that requests need.", rich_help_panel=SERVED)
-    ] = TOKEN,
-    threads: Annotated[int, typer.Option(min=1, help="Of the net.", rich_help_panel=SERVED)] = 1,
-    pattern: Annotated[
-        str | None, flag("Where chat messages hold the row: a regular expression with a group.", panel=SERVED)
-    ] = None,
+    host: Annotated[str, flag("Another address serves other machines too; unencrypted.", panel=SERVED)] = "127.0.0.1",
+    port: Annotated[int, flag("0: any that is free.", panel=SERVED, min=0, max=65535)] = 8421,
+    token_env: Annotated[str, flag("Environment variable with the token that requests need.", panel=SERVED)] = TOKEN,
+    threads: Annotated[int, flag("Of the net.", panel=SERVED, min=1)] = 1,
+    pattern: Annotated[str | None, flag("Where messages hold the row: a regex with a group.", panel=SERVED)] = None,
     defer_below: Annotated[
         float | None, flag("Defer rows of less confidence, instead of defer's rule.", min=0, max=1, panel=DEFERRED)
     ] = None,
-    ask: Annotated[
-        Path | None, flag("A folder of understudy ask: its prompt, examples and model.", panel=DEFERRED)
-    ] = None,
+    ask: Annotated[Path | None, flag("A folder of understudy ask: prompt, examples, model.", panel=DEFERRED)] = None,
     log: Annotated[Path | None, flag("Folder of what was answered; needed with a teacher.", panel=LOG)] = None,
     log_content: Annotated[bool, flag("Keep the rows themselves too.", "--log-content", panel=LOG)] = False,
 ) -> None:

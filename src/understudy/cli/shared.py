@@ -33,14 +33,7 @@ if TYPE_CHECKING:
 
 
 def flag(help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
-    """An option whose default its help names, if any."""
-    return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **more)
-
-
-def mute(quiet: bool) -> bool:
-    """Without the bars of reading and encoding too."""
-    ProgressBar.muted = quiet
-    return quiet
+    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
 
 
 def argument(help: str) -> Any:
@@ -90,10 +83,10 @@ SELECT = flag("Validation set, which selects the epoch.", panel=FILES)
 RunFolder = Annotated[Path, argument("The folder of a finished training.")]
 FileOrShards = Annotated[Path, argument("A file of any kind that train reads, or a folder of shards.")]
 Selected = Annotated[bool, flag("The student of the selected epoch.", "--selected")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Rows at once.")]
-Quiet = Annotated[bool, flag("No progress.", "--quiet", callback=mute)]
+BatchSize = Annotated[int, flag("Rows at once.", min=1)]
+QUIET = Annotated[bool, flag("No progress.", "--quiet")]
 NET = "A net and its sizes: linear, mlp:128,128, lenet…; hf:FOLDER, a pretrained net that reads --text; or auto"
-Student = Annotated[str, typer.Option(help=f"{NET}: chosen by the features.")]
+Student = Annotated[str, flag(f"{NET}: chosen by the features.")]
 Track = Annotated[
     list[str] | None,
     flag("Send training to a tracker: tensorboard (files in --out), mlflow or wandb; repeat for more."),
@@ -126,7 +119,7 @@ def loading() -> Iterator[None]:
 
 
 def takes_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command the options of its tables and of its ``**training``, without those named.
+    """Gives a command the options of its tables and of its ``**training``, without those named; and ``--quiet``.
 
     A parameter whose type is an option table (``data: DataOptions``) gets the table made of what was typed. Where two
     have an option of the same name, the command's own comes first, then that of the first table.
@@ -150,11 +143,13 @@ def takes_options(*without: str) -> Callable[[Callable[..., None]], Callable[...
                 role: {each.name: _read(readers[name], typed.pop(name)) for name, each in mine.items()}
                 for role, mine in flags.items()
             }
+            ProgressBar.muted = typed.pop("quiet")
             training = given.pop(trains[0].name) if trains else {}
             command(**typed, **{role: tables[role](**values) for role, values in given.items()}, **training)
 
         shown = [option_parameter(name, each) for mine in flags.values() for name, each in mine.items()]
-        every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shown)]
+        quiet = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=QUIET)
+        every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, quiet, *shown)]
         every.sort(key=lambda each: each.default is not inspect.Parameter.empty)
         wrapped.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
         return wrapped

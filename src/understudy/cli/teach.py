@@ -23,7 +23,6 @@ def teach_command(
     batch_size: shared.BatchSize = 1024,
     workers: shared.ShardWorkers = None,
     ray: shared.ShardRay = None,
-    quiet: shared.Quiet = False,
 ) -> None:
     """Label a pool with a trained model, ready for `understudy train --pool`.
 
@@ -46,5 +45,5 @@ def teach_command(
 
     on_tables = given.on_tables(selected=selected, batch_size=batch_size)
     function = Teach(on_tables, given.classes, top, labels_only, given.run.gold_keys)
-    summaries = given.write(function, out, named=labels_only, title="teach", progress=not quiet, executor=executor)
+    summaries = given.write(function, out, named=labels_only, title="teach", progress=True, executor=executor)
     typer.echo(shown(f"{sum(each['rows'] for each in summaries)} rows labelled: {out}"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from understudy.cli.shared import GOLD, POOL, SELECT, TEST, Quiet, Student, Track, flag, loading, takes_options
+from understudy.cli.shared import GOLD, POOL, SELECT, TEST, Student, Track, flag, loading, takes_options
 from understudy.errors import UnderstudyError, shown
 from understudy.io.data_options import DataOptions
 from understudy.methods import NAMES
@@ -34,7 +34,6 @@ def train_command(
     method: Annotated[str | None, flag(METHOD)] = None,
     option: Annotated[list[str] | None, flag("An option of the method, e.g. lower_bound=0.6; repeat for more.")] = None,
     student: Student = AUTO,
-    quiet: Quiet = False,
     resume: Annotated[bool, flag("Continue the run in --out, with its options.", "--resume")] = False,
     test: Annotated[Path | None, TEST] = None,
     select: Annotated[Path | None, SELECT] = None,
@@ -103,9 +102,9 @@ def train_command(
     )  # fmt: skip
     with process_group():
         if resume or (is_restarted() and has_request(out)):
-            resume_training(out, _report, progress=not quiet)
+            resume_training(out, _report)
         else:
-            begin(request, _report, progress=not quiet)
+            begin(request, _report)
 
 
 def _check_alone(context: typer.Context) -> None:

@@ -15,17 +15,11 @@ from understudy.store.files import check_new_file
 def watch_command(
     folder: Annotated[Path, argument("Of the watch; the same one continues.")],
     columns: ColumnOptions,
-    gold: Annotated[
-        Path | None, flag("The anchors: id, label, and their content. Needed to begin and to draw.")
-    ] = None,
-    answers: Annotated[
-        list[Path] | None, flag("The teacher's answers (id, teacher_label or label, perhaps time); repeat for more.")
-    ] = None,
+    gold: Annotated[Path | None, flag("The anchors: id, label, content. Needed to begin and to draw.")] = None,
+    answers: Annotated[list[Path] | None, flag("Answers (id, teacher_label or label, perhaps time); repeat.")] = None,
     draw: Annotated[int | None, flag("Write so many anchors to ask next, at random, to --out.", min=1)] = None,
     out: Annotated[Path | None, flag("New file of the drawn anchors, without their labels.")] = None,
-    looks: Annotated[
-        int | None, flag("How many looks share a year's chance of a false alarm. Default: 52.", min=1)
-    ] = None,
+    looks: Annotated[int | None, flag("Looks that share a year's chance of a false alarm. Default: 52.", min=1)] = None,
 ) -> None:
     """Watch a teacher: ask it the same anchors again every week, and get an alarm when it answers otherwise.
 
