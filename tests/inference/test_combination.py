@@ -6,8 +6,9 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from understudy.inference.combination import PoolCounts, fit_combination
+from understudy.maths.folds import deal_folds
 from understudy.maths.opinion_pool import fit_scalar_pool
-from understudy.maths.source_confusion import STRENGTHS, cross_likelihood, deal_folds, fit_sources
+from understudy.maths.source_confusion import STRENGTHS, cross_likelihood, fit_sources
 
 
 def made(rows: int, classes: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -9,14 +9,13 @@ from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.maths.annotators import DawidSkene, fit_dawid_skene
+from understudy.maths.folds import deal_folds, random_folds
 from understudy.maths.source_confusion import (
     Sources,
     cross_likelihood,
     cross_posterior,
-    deal_folds,
     fit_sources,
     fit_votes,
-    random_folds,
     without_each,
 )
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from understudy.data.examples import Gold, weighed
 from understudy.errors import UnderstudyError
-from understudy.maths.source_confusion import deal_folds
+from understudy.maths.folds import deal_folds
 from understudy.store.option_fields import checked
 
 

@@ -16,8 +16,9 @@ from torch import Tensor
 from torch.nn.functional import nll_loss
 
 from understudy.inference.cascade import LEAST, Combination
+from understudy.maths.folds import deal_folds, random_folds
 from understudy.maths.opinion_pool import fit_scalar_pool
-from understudy.maths.source_confusion import STRENGTHS, cross_likelihood, deal_folds, fit_sources, random_folds
+from understudy.maths.source_confusion import STRENGTHS, cross_likelihood, fit_sources
 from understudy.maths.temperature import cross_tempered
 
 

@@ -8,7 +8,7 @@ only k = C is certain. Hard labels without a score get one accuracy per class. `
 
     trust = us.Reliability.fit(teacher_on_gold, y_gold, lower_bound=0.5, threshold=0.9)
     trust.alpha(teacher_on_pool), trust.k(teacher_on_pool)
-    trust.bands(teacher_on_pool).gold_for_width(0.1)
+    trust.bands(teacher_on_pool).lower
 
 *Is there enough gold, and is it a sample of the pool?* Reliability is estimated on gold and applied to the pool, which
 is valid only where gold is a random sample of it. The pool has no truth, so the teacher's predicted classes are
@@ -193,7 +193,10 @@ class Reliability(Shown):
         return max(2, int(enough[0, 0]) + 1) if len(enough) else self.classes
 
     def bands(self, probs: Any, *, level: float = 0.95, repeats: int = 200, seed: int = 0) -> Bands:
-        """Bootstrap bands of ``alpha(probs)``, and how much gold would narrow them."""
+        """Bootstrap bands of ``alpha(probs)``."""
+        if not 0 < level < 1 or repeats < 20:
+            wanted = "a level between 0 and 1, and at least 20 redraws"
+            raise UnderstudyError(f"bands(level={level}, repeats={repeats}) needs {wanted}")
         teacher, rng = self._checked(probs), np.random.default_rng(seed)
         if self.per_class is not None:
             counts = _class_counts(self.gold_named, self.gold_right, self.classes)

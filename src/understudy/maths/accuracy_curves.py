@@ -9,7 +9,7 @@ just those, ten times faster than a stable sort and, for k = 1 and 2, forty time
 invent values there, so the curve stays a step function: the value at c is the fitted value of the smallest training
 covariate >= c, and the last value beyond the end. The pool-adjacent-violators fit itself is scipy's.
 
-*Bands.* How sure an estimate of trust is: bootstrap bands, and how much more gold would narrow them.
+*Bands.* How sure an estimate of trust is: bootstrap bands.
 
 The gold rows are redrawn, the curve fitted again, and the middle ``level`` of its values at a row is the band there.
 Rows and responses are both redrawn: a step's responses come from its accuracy with one more right and one more wrong
@@ -19,16 +19,11 @@ redrawn it bends once more, away from a flat truth: the band is the wider of the
 ones (Efron, 1981), in order. It holds the truth in 97 to 99% where accuracy rises with confidence and in 92 to 98 where
 it is flat (plain quantiles: 85 to 89), at the very ends of a flat one in 82 (58).
 
-Width falls with the number of gold rows as n^(−rate): 1/3 where an isotonic curve rises, 1/2 where it is flat and for
-the accuracies of single classes. The rate is read off the bootstrap itself (bands from a quarter of the rows against
-bands from all), kept within those limits.
-
     curve = fit_steps(covariate, right)                                  # a StepCurve: call it with covariates
-    curve_bands(covariate, right, queries, lower=0.5, level=0.95, repeats=200, rng=rng).gold_for_width(0.1)
+    curve_bands(covariate, right, queries, lower=0.5, level=0.95, repeats=200, rng=rng)
 """
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,11 +33,9 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from understudy.errors import UnderstudyError
 from understudy.maths.weights import neighbour_count, neighbour_means
 
 Floats = NDArray[np.float64]
-SLOWEST, FASTEST = 1 / 3, 1 / 2
 # Of rows as long as this, the three largest entries are found sooner one after the other than by a sort.
 LONG_ROW = 200
 # Entries ranked together: 0.5 MB as float32, which stay in the second-level cache.
@@ -203,27 +196,11 @@ def class_accuracies(named: Tensor, correct: Tensor, lower: float) -> Tensor:
     return ((correct + PSEUDO_COUNT * overall) / (named + PSEUDO_COUNT)).clamp(min=lower)
 
 
-@dataclass(frozen=True)
-class Bands:
-    """``lower`` and ``upper (N,)``: where alpha probably lies; NaN for rows without a label."""
+class Bands(NamedTuple):
+    """Where alpha probably lies, ``(N,)`` each; NaN for rows without a label."""
 
     lower: Tensor
     upper: Tensor
-    level: float
-    gold_rows: int
-    #: The width is taken to fall as gold_rows^(−rate).
-    rate: float
-
-    @property
-    def width(self) -> float:
-        """The mean over the queried rows."""
-        return float((self.upper - self.lower).nanmean())
-
-    def gold_for_width(self, width: float) -> int:
-        """About how many gold rows in all make the mean width this small: n · (width now / width)^(1 / rate)."""
-        if not width > 0:
-            raise UnderstudyError(f"gold_for_width({width}): ask for a width greater than 0")
-        return math.ceil(self.gold_rows * math.pow(self.width / width, 1 / self.rate))
 
 
 def curve_bands(
@@ -236,20 +213,17 @@ def curve_bands(
     chance = _laplace(group, right.numpy())
     share = np.bincount(group) / len(group)
 
-    def redraw(rows: int) -> Floats:
-        """The curve at every knot, fitted ``repeats`` times on so many redrawn rows."""
-        curves = np.empty((repeats, len(knots)))
-        for curve in curves:
-            drawn = rng.multinomial(rows, share)
-            hits = rng.binomial(drawn, chance)
-            here = np.flatnonzero(drawn)
-            fitted = isotonic_regression(hits[here] / drawn[here], weights=drawn[here].astype(np.float64)).x
-            # A knot that was not drawn has the value of the next one that was, as any covariate in between.
-            curve[:] = fitted[np.minimum(np.searchsorted(here, np.arange(len(knots))), len(here) - 1)]
-        return np.clip(curves, lower, 1)
-
+    # The curve at every knot, fitted to rows that are drawn again.
+    curves = np.empty((repeats, len(knots)))
+    for curve in curves:
+        drawn = rng.multinomial(len(group), share)
+        hits = rng.binomial(drawn, chance)
+        here = np.flatnonzero(drawn)
+        fitted = isotonic_regression(hits[here] / drawn[here], weights=drawn[here].astype(np.float64)).x
+        # A knot that was not drawn has the value of the next one that was, as any covariate in between.
+        curve[:] = fitted[np.minimum(np.searchsorted(here, np.arange(len(knots))), len(here) - 1)]
     knot = torch.searchsorted(torch.from_numpy(knots), queries.double().nan_to_num()).clamp(max=len(knots) - 1)
-    return _bands(redraw, knot, queries.isnan(), len(covariate), level, repeats, np.clip(chance, lower, 1))
+    return _bands(np.clip(curves, lower, 1), knot, queries.isnan(), level, np.clip(chance, lower, 1))
 
 
 def _laplace(group: NDArray[np.intp], right: Floats) -> Floats:
@@ -269,13 +243,10 @@ def class_bands(
 ) -> Bands:
     """For one accuracy per class named, from ``counts (C,)`` of the gold rows by class and of those that were right."""
     share, chance = (counts / counts.sum()).numpy(), ((correct + 1) / (counts + 2)).numpy()
-
-    def redraw(rows: int) -> Floats:
-        drawn = rng.multinomial(rows, share, size=repeats)
-        hits = rng.binomial(drawn, chance)
-        return class_accuracies(torch.from_numpy(drawn).double(), torch.from_numpy(hits).double(), lower).numpy()
-
-    return _bands(redraw, queries.clamp(min=0), queries < 0, int(counts.sum()), level, repeats)
+    drawn = rng.multinomial(int(counts.sum()), share, size=repeats)
+    hits = rng.binomial(drawn, chance)
+    curves = class_accuracies(torch.from_numpy(drawn).double(), torch.from_numpy(hits).double(), lower).numpy()
+    return _bands(curves, queries.clamp(min=0), queries < 0, level)
 
 
 def _limits(curves: Floats, outside: float, centre: Floats | None) -> Floats:
@@ -293,20 +264,7 @@ def _limits(curves: Floats, outside: float, centre: Floats | None) -> Floats:
     return np.stack([np.minimum(plain[0], low), np.maximum(plain[1], high)])
 
 
-def _bands(
-    redraw: Callable[[int], Floats], index: Tensor, missing: Tensor, rows: int, level: float, repeats: int,
-    centre: Floats | None = None,
-) -> Bands:  # fmt: skip
-    """``redraw(rows)``: estimates ``(repeats, …)`` from so many rows, one per queried row. ``centre``: ``_limits``."""
-    if not 0 < level < 1:
-        raise UnderstudyError(f"bands(level={level}): the level lies between 0 and 1")
-    if repeats < 20:
-        raise UnderstudyError(f"bands(repeats={repeats}): at least 20 redraws are needed")
-    fewer, outside = max(2, rows // 4), (1 - level) / 2
-    limits = [_limits(redraw(count), outside, centre) for count in (rows, fewer)]
-    (low, high), (few_low, few_high) = (
-        [torch.from_numpy(values)[index].masked_fill(missing, float("nan")) for values in pair] for pair in limits
-    )
-    now, then = float((high - low).nanmean()), float((few_high - few_low).nanmean())
-    rate = math.log(then / now, rows / fewer) if now > 0 and then > 0 and fewer < rows else FASTEST
-    return Bands(low, high, level, rows, min(max(rate, SLOWEST), FASTEST))
+def _bands(curves: Floats, index: Tensor, missing: Tensor, level: float, centre: Floats | None = None) -> Bands:
+    """``curves (repeats, …)``: redrawn estimates, one per queried row. ``centre``: of ``_limits``."""
+    ends = _limits(curves, (1 - level) / 2, centre)
+    return Bands(*(torch.from_numpy(values)[index].masked_fill(missing, float("nan")) for values in ends))

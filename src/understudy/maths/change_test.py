@@ -60,26 +60,15 @@ def _tails(rows: Ints, late: Ints, hits: Ints, seen: Ints) -> tuple[float, float
 
 def _sum_distribution(kinds: Ints, counts: Ints) -> Floats:
     """Probabilities of 0, 1, … hits among the later answers of all strata, of which ``counts`` are of each kind."""
+    from scipy.stats import hypergeom
+
     chances = np.ones(1)
     for (rows, hits, late), count in zip(kinds.tolist(), counts.tolist(), strict=True):
-        power = _hypergeometric(rows, hits, late)
+        power = hypergeom.pmf(np.arange(late + 1), rows, hits, late)
         while count:  # by squaring
             chances = np.convolve(chances, power) if count & 1 else chances
             count >>= 1
             power = np.convolve(power, power) if count else power
-    return chances
-
-
-def _hypergeometric(rows: int, hits: int, late: int) -> Floats:
-    """Probabilities of 0 to ``late`` hits among that many of the rows."""
-    from scipy.special import gammaln
-
-    x = np.arange(max(0, late - (rows - hits)), min(late, hits) + 1)
-    ways = (hits, x), (rows - hits, late - x)
-    log = sum(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) for n, k in ways)
-    total = gammaln(rows + 1) - gammaln(late + 1) - gammaln(rows - late + 1)
-    chances = np.zeros(late + 1)
-    chances[x] = np.exp(log - total)
     return chances
 
 

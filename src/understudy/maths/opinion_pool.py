@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from understudy.maths.folds import deal_folds, out_of_fold
 from understudy.maths.metric_scores import ACCURACY, LOG_LOSS, row_losses
-from understudy.maths.source_confusion import deal_folds
 
 RIDGE_WEIGHT, RIDGE_BIAS, RIDGE_FULL = 1.0, 3.0, 10.0
 # Beyond so many numbers a full regression is not tried: there is never gold for it.
@@ -85,12 +85,11 @@ def held_out(
 ) -> Tensor:
     """log q ``(n, C)`` of each row by a pool fitted on the other folds (None: five, dealt by class)."""
     scores = centred(scores)
-    fold = deal_folds(y) if fold is None else fold
-    opinion = torch.empty(scores.shape[1:], dtype=torch.float64)
-    for number in fold.unique().tolist():
-        mine = fold == number
-        opinion[mine] = OpinionPool(*_fit(scores[:, ~mine], y[~mine], full=full, prior=prior))(scores[:, mine])
-    return opinion
+
+    def opinion(others: Tensor, mine: Tensor) -> Tensor:
+        return OpinionPool(*_fit(scores[:, others], y[others], full=full, prior=prior))(scores[:, mine])
+
+    return out_of_fold(deal_folds(y) if fold is None else fold, opinion)
 
 
 def centred(scores: Tensor) -> Tensor:

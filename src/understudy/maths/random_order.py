@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Array = NDArray[Any]
-_STEP, _FIRST, _SECOND = (
-    np.array([number], dtype=np.uint64) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-)
+# As int64: 0x9E3779B97F4A7C15; and of each round the factor, 0xBF58476D1CE4E5B9 and 0x94D049BB133111EB, and the shift.
+_STEP, _ROUNDS = -0x61C8864680B583EB, ((-0x40A7B892E31B1A47, 30), (-0x6B2FB644ECCEEE15, 27))
 
 
 def draw_key(generator: torch.Generator) -> int:
@@ -32,12 +31,16 @@ def draw_key(generator: torch.Generator) -> int:
 
 
 def random_keys(rows: Tensor, key: int) -> Tensor:
-    """One number (int64) for each row number, all different; arrays of 64-bit integers wrap around."""
-    state = np.array([key], dtype=np.uint64) + (rows.numpy().astype(np.uint64) + np.uint64(1)) * _STEP
-    state = (state ^ (state >> np.uint64(30))) * _FIRST
-    state = (state ^ (state >> np.uint64(27))) * _SECOND
-    state ^= state >> np.uint64(31)
-    return torch.from_numpy(state.view(np.int64))
+    """One number (int64) for each row number, all different; 64-bit integers wrap around."""
+    state = (rows + 1) * _STEP + key
+    for factor, by in _ROUNDS:
+        state = (state ^ shifted(state, by)) * factor
+    return state ^ shifted(state, 31)
+
+
+def shifted(bits: Tensor, by: int) -> Tensor:
+    """Logical right shift: int64's own would copy the sign into the upper bits."""
+    return (bits >> by) & ((1 << (64 - by)) - 1)
 
 
 def lowest(scores: Iterable[tuple[slice, Tensor]], n: int, *, available: Tensor, key: int) -> Tensor:

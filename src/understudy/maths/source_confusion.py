@@ -28,8 +28,8 @@ import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
+from understudy.maths.folds import deal_folds, out_of_fold, random_folds
 
-FOLDS = 5
 STRENGTHS = (3.0, 10.0, 30.0, 100.0)
 SHARPNESS = torch.arange(2, 21, dtype=torch.float64) / 20
 # Numbers looked up together: 8 MB as float64.
@@ -100,9 +100,9 @@ def _smoothed(counts: Tensor, strength: float, others: Tensor | None) -> Sources
     return Sources(prior / prior.sum(-1, keepdim=True), torch.cat([speaks * answer, silent], dim=-1), strength)
 
 
-def fit_votes(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLDS) -> Sources:
+def fit_votes(votes: Tensor, y: Tensor, classes: int) -> Sources:
     """``fit_sources`` with the strength and sharpness whose cross-fitted log-loss on these rows is least."""
-    fold = deal_folds(y, folds)
+    fold = deal_folds(y)
     least, strength, sharpness = float("inf"), STRENGTHS[0], 1.0
     for tried in STRENGTHS:
         joint = cross_likelihood(votes, y, classes, fold, strength=tried, with_prior=True)
@@ -113,28 +113,27 @@ def fit_votes(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLDS) -> 
     return replace(fit_sources(votes, y, classes, strength=strength), sharpness=sharpness)
 
 
-def cross_posterior(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLDS) -> Tensor:
+def cross_posterior(votes: Tensor, y: Tensor, classes: int) -> Tensor:
     """Posteriors ``(N, C)`` of gold rows, each by a ``fit_votes`` that never saw its fold, not even to choose."""
-    fold = deal_folds(y, folds)
-    posterior = torch.empty(len(y), classes, dtype=torch.float64)
-    for number in fold.unique().tolist():
-        mine = fold == number
-        posterior[mine] = fit_votes(votes[~mine], y[~mine], classes, folds=folds).posterior_of(votes[mine])
-    return posterior
+
+    def posterior(others: Tensor, mine: Tensor) -> Tensor:
+        return fit_votes(votes[others], y[others], classes).posterior_of(votes[mine])
+
+    return out_of_fold(deal_folds(y), posterior)
 
 
-def without_each(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLDS) -> tuple[Tensor, Tensor, Tensor]:
+def without_each(votes: Tensor, y: Tensor, classes: int) -> tuple[Tensor, Tensor, Tensor]:
     """All rows judged by all sources (column 0) and by all but source j (column 1 + j), by the fit of each fold.
 
     The log-loss and the most likely class, ``(K, N, 1 + A)`` each; and which fold each row is in, whose fit never saw
     it. Sharpness and the others stay as they are.
     """
-    fold = random_folds(len(y), folds)
+    fold = random_folds(len(y))
     numbers = fold.unique().tolist()
     loss = torch.empty(len(numbers), len(y), 1 + votes.shape[1], dtype=torch.float64)
     predicted = torch.empty(loss.shape, dtype=torch.int64)
     for number in numbers:
-        fit = fit_votes(votes[fold != number], y[fold != number], classes, folds=folds)
+        fit = fit_votes(votes[fold != number], y[fold != number], classes)
         every, says = fit.log_likelihood(votes), fit.confusion.log().transpose(1, 2)
         for column in range(loss.shape[2]):
             left_out = says[column - 1][_answers(votes[:, column - 1], classes)] if column else 0.0
@@ -160,24 +159,11 @@ def cross_likelihood(
     ``others``: as in ``fit_sources``.
     """
     numbers, fold = (deal_folds(y) if fold is None else fold).unique(return_inverse=True)
-    by_fold = torch.stack([_counts(votes[fold == each], y[fold == each], classes) for each in range(len(numbers))])
+    parts = range(max(1, len(numbers)))  # of no row at all, an empty one
+    by_fold = torch.stack([_counts(votes[fold == each], y[fold == each], classes) for each in parts])
     fits = _smoothed(by_fold.sum(0) - by_fold, strength, others)
     likelihood = _looked_up(fits.confusion, fold, votes)
     return likelihood + fits.prior.log()[fold] if with_prior else likelihood
-
-
-def deal_folds(y: Tensor, folds: int = FOLDS) -> Tensor:
-    """A fold for each row, ``(N,)``, the rows of every class dealt out in turn."""
-    order = y.argsort(stable=True)
-    fold = torch.empty_like(y)
-    fold[order] = torch.arange(len(y)) % folds
-    return fold
-
-
-def random_folds(rows: int, folds: int = FOLDS) -> Tensor:
-    """Not dealt by class: a fit that only knows which class is larger would be right in each fold as often as on gold,
-    by 4 points more than chance where 24 rows of two classes tell nothing."""
-    return torch.randperm(rows, generator=torch.Generator().manual_seed(0)) % folds
 
 
 def _looked_up(confusion: Tensor, fit: Tensor, votes: Tensor) -> Tensor:

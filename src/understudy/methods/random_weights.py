@@ -13,6 +13,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
+from understudy.maths.random_order import random_keys, shifted
 from understudy.maths.weights import normalise
 from understudy.method_options import Slots, method
 from understudy.methods.vanilla import reweighted
@@ -21,23 +22,10 @@ from understudy.objective import Columns, Context, Objective, Step, Weight
 __all__ = ["random_weight", "random_weights"]
 
 
-def _shifted(bits: Tensor, by: int) -> Tensor:
-    """Logical right shift: int64's own would copy the sign into the upper bits."""
-    return (bits >> by) & ((1 << (64 - by)) - 1)
-
-
-def _scrambled(bits: Tensor) -> Tensor:
-    """Two rounds of shift and multiply on int64, after which neighbouring inputs have unrelated outputs."""
-    for factor, by in ((-0x40A7B892E31B1A47, 30), (-0x6B2FB644ECCEEE15, 27)):
-        bits = (bits ^ _shifted(bits, by)) * factor
-    return bits ^ _shifted(bits, 31)
-
-
 def gaussian(key: Tensor, epoch: int) -> Tensor:
     """A standard normal number for each key (int64) and epoch, float64."""
-    bits = _scrambled(key ^ _scrambled(torch.tensor(epoch + 1, device=key.device)))
     # The upper 52 bits as a number strictly between 0 and 1.
-    z: Tensor = torch.special.ndtri((_shifted(bits, 12).double() + 0.5) / (1 << 52))
+    z: Tensor = torch.special.ndtri((shifted(random_keys(key, epoch), 12).double() + 0.5) / (1 << 52))
     return z
 
 
