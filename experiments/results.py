@@ -117,7 +117,8 @@ def paper_page(paper: str, records: Records) -> str:
     dates, machine = (_values([records[name] for name in mine], field) for field in ("dates", "machine"))
     text = [
         f"# {PAPERS[paper]}",
-        "Every table and figure at a reduced scale. Claims: differences in points, 99% interval ([the "
+        "Every table and figure at a reduced scale; a section begins with what the paper shows, and `understudy "
+        "reproduce NAME --out pages` lists what was reduced. Claims: differences in points, 99% interval ([the "
         "rule](../claims.md)). Cells: %, mean ± half of the 95% interval, last epoch; † below gold alone. Beside "
         "what the library recommends the methods stand in [ten settings](../auto.md).",
     ]

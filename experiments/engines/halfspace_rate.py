@@ -1,9 +1,8 @@
 """The error of SLaM's iteration for halfspaces against the margin γ and the number of examples (SLaM, Theorem 5.1).
 
-Rows on the unit sphere outside the slab |w*·x| < γ; every label is right with the same probability (Remark 5.2), or,
-with ``flip``, positives alone are wrong, by two probabilities. One pass, so that T is the number of rows. Beside it the
-backward correction of Bylander (1994). "Bound" is error · β γ √T, which the theorem says no γ and T let exceed a
-constant.
+Rows on the unit sphere outside the slab |w*·x| < γ; positives alone are flipped, with the two probabilities of
+``flip`` on the two sides of a direction. One pass, so that T is the number of rows. Beside it the backward correction
+of Bylander (1994). "Bound" is error · β γ √T, which the theorem says no γ and T let exceed a constant.
 """
 
 from dataclasses import dataclass

@@ -20,7 +20,7 @@ EXPERIMENT = Experiment(
     name="weighted_fig09",
     paper="000",
     shows="Figure 9",
-    what="weights from entropies on 500 validation rows, estimated once or again at the end of every epoch",
+    what="weights from entropies, estimated once or again at the end of every epoch",
     parts=[
         Part(
             title,
