@@ -41,8 +41,10 @@ def test_rows_of_length_one() -> None:
     assert unit_rows(torch.ones(3, 2, 4)).shape == (3, 8)
 
 
-@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("form", ["dense", "sparse", "sparse, without MKL"])
 def test_the_neighbours_are_scikit_learns(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "MKL" in form:
+        monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
     queries, references, k = some(40, 1), some(90, 2), 7
     labels = torch.rand(90, 3, generator=torch.Generator().manual_seed(3)).softmax(1)
     theirs = NearestNeighbors(n_neighbors=k, metric="cosine").fit(references.numpy())

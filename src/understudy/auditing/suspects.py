@@ -48,7 +48,7 @@ from understudy.errors import UnderstudyError
 from understudy.labels.reliability import Reliability
 from understudy.maths.error_curve import ErrorCurve
 from understudy.maths.proportions import UNKNOWN, Floats, Ints, Share, area, widen
-from understudy.models.small_nets import sparse_batch
+from understudy.maths.sparse import sparse_batch
 from understudy.training.automatic_options import l2_of_c
 from understudy.training.optimizers import LBFGS
 

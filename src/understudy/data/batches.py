@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from understudy.data.rows import Rows, collate_items, join, shared_collator, take_items, take_sparse
-from understudy.models.small_nets import sparse_batch
+from understudy.maths.sparse import sparse_batch
 
 # Blocks that are shuffled together: 128 MB of the kernel's memory at 256 KB a block.
 WINDOW = 512

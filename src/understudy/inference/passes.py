@@ -24,7 +24,8 @@ from understudy.data.rows import Rows, take_sparse
 from understudy.errors import UnderstudyError, first_line
 from understudy.maths.confidence import calibration_error
 from understudy.maths.metric_scores import ACCURACY, row_values
-from understudy.models.small_nets import sparse_batch, takes_sparse
+from understudy.maths.sparse import sparse_batch
+from understudy.models.small_nets import takes_sparse
 from understudy.store.files import cache_folder
 from understudy.store.option_fields import checked
 
