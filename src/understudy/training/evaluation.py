@@ -12,8 +12,8 @@ figures are taken, of what it chooses without the rows that measure it.
 
 The student's confidence is calibrated by a temperature (``maths/temperature.py``), fitted to rows that did not train:
 the validation set, else gold by the cross-validated students. These have seen fewer gold rows than the real one, which
-is taken to be as overconfident. Without such rows it is 1. The calibration gap is measured where the accuracy is, each
-row at a temperature that was fitted to others.
+is taken to be as overconfident. Without such rows it is 1. The calibration gap is measured where the accuracy is, at
+that very temperature: predictions stay the same, so that rows it was fitted to are no luckier than others.
 """
 
 import math
@@ -71,12 +71,11 @@ class StudentCalibration:
     @classmethod
     def fit(cls, logits: Tensor, y: Tensor) -> "StudentCalibration":
         """Of logits ``(n, C)`` of rows that did not train."""
-        return cls(fit_temperature(logits, y), gap_of(logits.softmax(1), y), gap_of(cross_tempered(logits, y), y))
+        return cls.of(fit_temperature(logits, y), logits, y)
 
-    def measured(self, logits: Tensor, y: Tensor) -> "StudentCalibration":
-        """The same temperature on rows that it was not fitted to."""
-        before, after = (gap_of((logits / each).softmax(1), y) for each in (1.0, self.temperature))
-        return replace(self, before=before, after=after)
+    @classmethod
+    def of(cls, temperature: float, logits: Tensor, y: Tensor) -> "StudentCalibration":
+        return cls(temperature, *(gap_of((logits / each).softmax(1), y) for each in (1.0, temperature)))
 
     def widened(self, effect: float) -> "StudentCalibration":
         """Of cross-validated rows, whose figures vary as much more."""
@@ -258,7 +257,9 @@ def _calibration(
     rows, measured = on_select or on_gold, on_test or (on_gold if on_select else None)
     found = None if on_pilot is None else StudentCalibration.from_dict(on_pilot)
     found = found if rows is None else StudentCalibration.fit(rows.logits, rows.gold.y)
-    return found if found is None or measured is None else found.measured(measured.logits, measured.gold.y)
+    if found is None or measured is None:
+        return found
+    return StudentCalibration.of(found.temperature, measured.logits, measured.gold.y)
 
 
 def cross_validate(
