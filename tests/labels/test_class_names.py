@@ -171,7 +171,7 @@ def test_lists_texts_and_gaps_in_frames(kind: Any) -> None:
     assert texts.rows.take(torch.tensor([1])) == ["bad"]
     with pytest.raises(UnderstudyError, match=r"gold\.x: column 'a' row 1 is empty"):
         us.Gold(kind(pa.table({"a": [1.0, None], "b": [1, 2]})), [0, 1])
-    with pytest.raises(UnderstudyError, match=r"row 1 holds 1 values, row 0 2; make them of one length"):
+    with pytest.raises(UnderstudyError, match=r"row 1 holds 1 values, row 0 holds 2; lists must all have one length"):
         us.Gold(kind(pa.table({"x": [[1, 2], [3]]})), [0, 1])
 
 

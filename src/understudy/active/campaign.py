@@ -32,12 +32,12 @@ from understudy.inference.passes import predict_logits, usable_device
 from understudy.io.batch_answers import named_answers
 from understudy.io.data_options import DataOptions
 from understudy.io.read import Examples
-from understudy.io.readers import object_column
 from understudy.io.table import text_columns
 from understudy.io.write import write_table
 from understudy.labels.class_names import is_number
 from understudy.llm.answer_folder import pin_of
 from understudy.maths.temperature import fit_temperature
+from understudy.store.arrow import object_column
 from understudy.store.checked_folder import read_checked, write_checked
 from understudy.store.console import collected_warnings, from_report
 from understudy.store.log import Log

@@ -179,28 +179,16 @@ def is_number_type(kind: Any) -> bool:
 
 def _array(column: Any, where: str) -> Any:
     """Numbers and lists of one length as an array; texts as a list."""
-    # Loaded here: only frames need it.
-    import pyarrow.compute as pc
+    from understudy.data.arrow_columns import refuse_empty, to_array  # with Arrow's functions, which only frames need
 
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if kind in TEXTS:
         return column.to_pylist()
     if column.null_count:
-        row = int(pc.index(pc.is_null(column), True).as_py())
-        raise UnderstudyError(f"{where} row {row} is empty; fill it in or remove the row")
-    if isinstance(kind, LISTS):
-        values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        lengths = pc.list_value_length(values).to_numpy(zero_copy_only=False)
-        odd = np.flatnonzero(lengths != lengths[:1])
-        if len(odd):
-            held = f"row {int(odd[0])} holds {int(lengths[odd[0]])} values, row 0 {int(lengths[0])}"
-            raise UnderstudyError(f"{where} {held}; make them of one length, or pass a Dataset with collate=")
-        inner = _array(values.flatten(), where)
-        return inner.reshape(len(values), -1, *inner.shape[1:])
-    if not is_number_type(kind):
+        refuse_empty(column, where, 0)
+    if not (isinstance(kind, LISTS) or is_number_type(kind)):
         raise UnderstudyError(f"{where} holds {kind}; pass numbers, lists of numbers, or texts")
-    column = column.cast(pa.float64()) if pa.types.is_decimal(kind) else column
-    return np.array(column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False))
+    return to_array(column.combine_chunks(), role="", where=where)
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 
 from understudy.data.checks import check_texts, describe
 from understudy.errors import UnderstudyError
-from understudy.store.arrow import Array
+from understudy.store.arrow import Array, object_column
 
 TRUE, FALSE = {"true", "1", "1.0", "yes"}, {"false", "0", "0.0", "no"}
 #: What a date becomes: numbers, and categories. Days since 2000: which day is the first is lost in the scaling.
@@ -173,9 +173,7 @@ def _as_flags(column: Array, where: str) -> Array:
     for row, word in enumerate(words):
         if word and word not in TRUE | FALSE:
             raise UnderstudyError(f"{where} row {row} is {column[row]!r}, but training had true and false; write these")
-    flags = np.empty(len(words), dtype=object)
-    flags[:] = [word in TRUE if word else None for word in words]
-    return flags
+    return object_column([word in TRUE if word else None for word in words])
 
 
 def _as_dates(column: Array, written: str, where: str) -> Array:

@@ -14,9 +14,9 @@ import numpy as np
 
 from understudy.errors import UnderstudyError
 from understudy.io.label_columns import DRAWN, SHOWN, true_or_false
-from understudy.io.readers import object_column
 from understudy.io.table import Table, read_table
 from understudy.labels.class_names import SKIPPED, ClassNames
+from understudy.store.arrow import object_column
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 

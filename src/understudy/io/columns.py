@@ -26,8 +26,7 @@ import pyarrow.compute as pc
 from understudy.data.checks import describe, is_reserved
 from understudy.errors import UnderstudyError
 from understudy.features.raw_columns import NUMBER, column_kind
-from understudy.io.readers import object_column
-from understudy.store.arrow import Array, text_array
+from understudy.store.arrow import Array, object_column, text_array
 
 # Only such ids have other spellings: numbers, and texts with spaces around them.
 _MAY_DIFFER = r"^\s*[0-9]+(\.0*)?\s*$|^\s|\s$"

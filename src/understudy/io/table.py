@@ -25,7 +25,7 @@ import pyarrow as pa
 from understudy.data.checks import describe, looks_like
 from understudy.errors import LINES, UnderstudyError, warn
 from understudy.io.columns import as_kind, as_text, id_array, misspelt, places
-from understudy.io.readers import DAMAGE, TableSource, damaged, object_column
+from understudy.io.readers import DAMAGE, TableSource, damaged
 from understudy.io.readers.arrays import (
     columns_of_rows,
     frame_source,
@@ -40,7 +40,7 @@ from understudy.io.readers.folders import datasets_source, image_folder_source, 
 from understudy.io.readers.parquet import parquet_at, parquet_source
 from understudy.labels.base import Column
 from understudy.labels.forms import column_of
-from understudy.store.arrow import Array, as_frame
+from understudy.store.arrow import Array, as_frame, object_column
 from understudy.store.files import local_path, split_part
 
 READERS: dict[str, Callable[..., TableSource]] = {

@@ -23,10 +23,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from understudy.data.arrow_columns import to_array
 from understudy.errors import UnderstudyError, warn
-from understudy.io.readers import object_column, to_array
 from understudy.io.table import Stored
-from understudy.store.arrow import Array, to_arrow
+from understudy.store.arrow import Array, object_column, to_arrow
 from understudy.store.files import appearing_whole, check_new_file, local_path
 
 # Rows that are Python objects at one time.
@@ -115,8 +115,7 @@ def _write_csv(path: Path, columns: Mapping[str, Stored]) -> None:
     flat = dict(piece for name, column in columns.items() for piece in _flat(name, _in_memory(column, name)))
     risky = next((text for text in chain(flat, _texts(flat)) if text.startswith(_FORMULA)), None)
     if risky is not None:
-        cure = "import it as text, or write .parquet or .jsonl"
-        warn(f".csv holds text like {risky!r}, which a spreadsheet takes for a formula; {cure}")
+        warn(f".csv holds text like {risky!r}, which a spreadsheet takes for a formula; write .parquet or .jsonl")
     # The csv module leaves a lone carriage return unquoted, which every reader takes for the end of a line.
     plain = not any("\r" in text for text in _texts(flat))
     with path.open("w", encoding="utf-8", newline="") as file:

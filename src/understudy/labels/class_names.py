@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from understudy.errors import UnderstudyError
-from understudy.store.arrow import TEXTS, Array, as_column, text_array
+from understudy.store.arrow import TEXTS, Array, as_column, object_column, text_array
 
 # More distinct labels than this are more likely another kind of column.
 MOST_CLASSES = 10_000
@@ -207,9 +207,7 @@ def as_texts(values: Any) -> Array | None:
     flat = ["" if value is None or value != value else value for value in texts.reshape(-1).tolist()]
     if not any(flat) or not all(isinstance(value, str) for value in flat):
         return None
-    array = np.empty(len(flat), dtype=object)
-    array[:] = list(map(str, flat))
-    return array.reshape(texts.shape)
+    return object_column(list(map(str, flat))).reshape(texts.shape)
 
 
 def class_numbers(values: Any, classes: Any, where: str) -> tuple[Any, int | None, tuple[str, ...] | None]:

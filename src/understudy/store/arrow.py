@@ -15,7 +15,7 @@ so that one which Arrow cannot hold troubles only those who use it. The index of
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,13 @@ from understudy.errors import UnderstudyError, first_line, optional
 Array = np.ndarray[Any, Any]
 LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 TEXTS = (pa.string(), pa.large_string(), pa.string_view())
+
+
+def object_column(values: Sequence[Any]) -> Array:
+    """An object array: one of fixed width would make every text as long as the longest."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
 
 
 def to_arrow(column: Array | Sequence[Any]) -> Any:
@@ -101,16 +108,15 @@ class Frame:
     rows: int
     #: A column as one of Arrow's.
     read: Callable[[str], Any]
-    #: The classes that a column declares in their order (``datasets.ClassLabel``), whose numbers it then holds.
-    classes: Callable[[str], tuple[str, ...] | None] = lambda name: None
+    #: The classes that columns declare in their order (``datasets.ClassLabel``), whose numbers they then hold.
+    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def column(self, name: str) -> Any:
         """A ``ChunkedArray``; numbers of declared classes as their names."""
         where = f"column {name!r} of the {self.kind}"
         values = _chunked(lambda: self.read(name), where)
-        if (classes := self.classes(name)) is not None and pa.types.is_integer(values.type):
-            return _named(values, classes, where)
-        return values
+        is_declared = name in self.classes and pa.types.is_integer(values.type)
+        return _named(values, self.classes[name], where) if is_declared else values
 
 
 def _chunked(read: Callable[[], Any], where: str) -> Any:
@@ -183,10 +189,8 @@ def _datasets_frame(value: Any) -> Frame:
     if not hasattr(type(value), "__len__"):
         raise UnderstudyError(f"a {kind} has no end to count its rows to; take some: datasets.Dataset.from_list(…)")
     plain = value.with_format("arrow")
-
-    def classes(name: str) -> tuple[str, ...] | None:
-        names = getattr(value.features[name], "names", None)
-        return None if names is None else tuple(names)
+    declared = {name: getattr(each, "names", None) for name, each in value.features.items()}
+    classes = {name: tuple(names) for name, names in declared.items() if names is not None}
 
     def read(name: str) -> Any:
         return plain.select_columns([name])[:].column(name)

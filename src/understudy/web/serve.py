@@ -22,9 +22,9 @@ import numpy as np
 
 from understudy.errors import UnderstudyError, optional, warn
 from understudy.io.label_columns import DRAWN, SHOWN
-from understudy.io.readers import object_column
 from understudy.io.table import Stored, text_columns
 from understudy.io.write import WRITERS
+from understudy.store.arrow import object_column
 from understudy.store.files import appearing_whole, current_user, digest
 from understudy.store.log import LabelHistory, history_beside
 from understudy.web.answer_book import AnswerBook, most_common

@@ -24,12 +24,12 @@ from understudy.features.raw_columns import TRUE
 from understudy.io.exchange import FORMS, TOOLS, find_tool
 from understudy.io.exchange.tasks import KNOWN_BY, rows_by_id
 from understudy.io.label_columns import DRAWN, SHOWN
-from understudy.io.readers import object_column
 from understudy.io.table import Stored, Table, read_table
 from understudy.io.write import write_columns, write_table
 from understudy.labels.answer_labels import Answers, read_answers
 from understudy.labels.class_names import ClassNames
 from understudy.labels.forms import Labels, named_columns
+from understudy.store.arrow import object_column
 from understudy.store.files import as_given, check_new_file, known_as
 from understudy.store.log import LabelHistory, file_version, history_beside
 

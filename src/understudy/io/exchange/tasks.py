@@ -16,10 +16,9 @@ from understudy.data.checks import is_reserved
 from understudy.errors import UnderstudyError
 from understudy.io.exchange import QUESTION, ROW
 from understudy.io.label_columns import DRAWN, SHOWN, Labelling, drawn_with, read_teacher, true_or_false
-from understudy.io.readers import object_column
 from understudy.io.table import Table, text_columns
 from understudy.labels.class_names import ClassNames
-from understudy.store.arrow import Array
+from understudy.store.arrow import Array, object_column
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Why a table needs ids.

@@ -25,10 +25,11 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from understudy.data.arrow_columns import join_batches
 from understudy.data.checks import check_memory, to_tensor
 from understudy.errors import UnderstudyError, first_line
 from understudy.features.images import png_bytes
-from understudy.io.readers import TableSource, join_batches, reading
+from understudy.io.readers import TableSource, reading
 from understudy.store.arrow import Array, Frame, as_column
 
 
@@ -145,8 +146,7 @@ def frame_source(frame: Frame, where: str) -> TableSource:
     def read(name: str, role: str) -> Array:
         return _from_arrow(frame.column(name), role, f"{where}: column {name!r}")
 
-    declared = {name: classes for name in frame.names if (classes := frame.classes(name)) is not None}
-    return TableSource(frame.names, frame.rows, read, declared)
+    return TableSource(frame.names, frame.rows, read, frame.classes)
 
 
 def mapping_source(columns: Mapping[Any, Any], where: str) -> TableSource:

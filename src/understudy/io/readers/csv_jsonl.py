@@ -19,9 +19,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from understudy.data.arrow_columns import join_batches
 from understudy.data.checks import SMALL, check_memory
 from understudy.errors import UnderstudyError, first_line
-from understudy.io.readers import TableSource, join_batches
+from understudy.io.readers import TableSource
 from understudy.io.readers.delimited import DELIMITERS, Delimited, find_numbers, unpacked
 from understudy.labels.forms import column_of
 from understudy.store.arrow import Array
@@ -111,8 +112,7 @@ def jsonl_source(path: Path) -> TableSource:
         try:
             return pa.concat_tables(parts, promote_options="permissive").column(0)
         except pa.ArrowException as error:
-            why = f"changes its kind between rows ({first_line(error)})"
-            raise UnderstudyError(f"{path}: column {name!r} {why}; use one kind") from error
+            raise UnderstudyError(f"{path}: column {name!r} changes its kind ({first_line(error)}); use one") from error
 
     def read(name: str, role: str) -> Array:
         return join_batches(stored(name).chunks, rows, role=role, where=f"{path}: column {name!r}")

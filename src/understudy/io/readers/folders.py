@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError, warn
 from understudy.features.images import refuse_escapes
-from understudy.io.readers import TableSource, damaged, object_column, reading
+from understudy.io.readers import TableSource, damaged, reading
 from understudy.io.readers.arrays import frame_source
-from understudy.store.arrow import Array, Frame
+from understudy.store.arrow import Array, Frame, object_column
 from understudy.store.files import read_json
 
 IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
@@ -67,8 +67,7 @@ def is_datasets_folder(path: Path) -> bool:
 
 def datasets_source(path: Path) -> TableSource:
     table = read_datasets_folder(path)
-    names = declared_names(table)
-    frame = Frame("datasets folder", table.column_names, table.num_rows, table.column, names.get)
+    frame = Frame("datasets folder", table.column_names, table.num_rows, table.column, declared_names(table))
     return frame_source(frame, str(path))
 
 

@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from understudy.data import arrow_columns
+from understudy.data.arrow_columns import join_batches
 from understudy.data.checks import SMALL, available_memory, check_memory, check_space, describe
 from understudy.errors import UnderstudyError
-from understudy.io import readers
-from understudy.io.readers import File, TableSource, file_state, join_batches, opened_parquet, reading
+from understudy.io.readers import File, TableSource, file_state, opened_parquet, reading
 from understudy.store.arrow import LISTS, TEXTS, Array
 from understudy.store.files import appearing_whole, cache_folder, digest, is_remote, remove_unfinished
 from understudy.store.remote import RemoteFile, local_file, remote_files
@@ -79,7 +80,7 @@ def read_footers(files: Sequence[File]) -> tuple[list[int], dict[str, Any]]:
 
 def _read(files: list[File], name: str, kind: Any, rows: int, *, role: str, where: str) -> Array:
     size = _declared_size(files, name, kind, rows)
-    as_stored = role not in {*readers.PADDING, *readers.EMPTY_NUMBER}
+    as_stored = role not in {*arrow_columns.PADDING, *arrow_columns.EMPTY_NUMBER}
     if as_stored and isinstance(kind, LISTS) and size > _mapped_beyond():
         return map_column(files, name)
     if size > SMALL:
@@ -197,7 +198,7 @@ def _pieces(files: Sequence[File], column: str, kind: Any, rows: int) -> Iterato
         for values in _batches([file], column, kind, at_once):
             piece = _numbers(values, where, start)
             first = piece if first is None else first
-            readers.check_alike(first, piece, start, where)
+            arrow_columns.check_alike(first, piece, start, where)
             yield piece
             start += len(piece)
 
@@ -205,8 +206,8 @@ def _pieces(files: Sequence[File], column: str, kind: Any, rows: int) -> Iterato
 def _numbers(values: Any, where: str, start: int) -> Array:
     """Finite numbers, lists of one length as further axes."""
     if values.null_count:
-        readers.refuse_empty(values, where, start)
-    array = readers.to_array(values, role="x", where=where, start=start)
+        arrow_columns.refuse_empty(values, where, start)
+    array = arrow_columns.to_array(values, role="x", where=where, start=start)
     if 0 in array.shape[1:]:
         raise UnderstudyError(f"{where} row {start} is an empty list; a row holds at least one number")
     if array.dtype.kind not in "biuf":
