@@ -171,3 +171,16 @@ def test_labels_of_a_trained_model_know_its_gold(tmp_path: Path, named: bool) ->
     )
     keys = us.Run.load(tmp_path / "second").gold_keys
     assert keys and keys == us.Run.load(tmp_path / "run").gold_keys
+
+
+def test_rows_taken_from_labels_of_any_form_remember_the_gold_that_made_them() -> None:
+    probs = np.full((3, 2), 0.5, dtype=np.float32)
+    forms = [
+        us.Soft(probs),
+        us.Hard([0, 1, 0]),
+        us.TopK([[0, 1]] * 3, probs, classes=2),
+        us.Votes([[0]] * 3, classes=2),
+    ]
+    for labels in forms:
+        labels.fitted_to = frozenset(["i1"])
+        assert labels.take(torch.tensor([2, 0])).fitted_to == {"i1"}, labels.form

@@ -130,6 +130,13 @@ class Labels(ABC):
     @abstractmethod
     def from_columns(cls, columns: Columns, options: ReadOptions) -> "Labels": ...
 
+    def _like(self, **parts: Any) -> Self:
+        """Labels of other rows, which were checked."""
+        other = copy(self)
+        other.__dict__.pop("_one_hot", None)
+        other.__dict__.update(names=None, **parts)
+        return other
+
     def labelled(self) -> Tensor:
         """Which rows have a label at all, ``(N,)`` bool."""
         return self.top1() >= 0
@@ -227,8 +234,7 @@ class Hard(Labels):
             check_length(len(self.given), len(self.labels), f"{where} confidence", f"{where} labels")
             missing = self.given.isnan() & (self.labels >= 0)
             if bool(missing.any()):
-                where = f"{where} confidence row {first_bad(missing)}"
-                raise UnderstudyError(f"{where} is NaN; give a number there, or label −1 for no label")
+                raise UnderstudyError(f"{where} confidence row {first_bad(missing)} is NaN; give a number, or label −1")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -247,10 +253,7 @@ class Hard(Labels):
         return self.given if measure == "margin" else -self.given
 
     def take(self, rows: Tensor) -> "Hard":
-        taken = copy(self)  # rows of what was checked
-        taken.labels, taken.given = self.labels[rows], None if self.given is None else self.given[rows]
-        taken.names = None
-        return taken
+        return self._like(labels=self.labels[rows], given=None if self.given is None else self.given[rows])
 
     def with_classes(self, classes: int) -> "Hard":
         return Hard(self.labels, self.given, classes=classes, where="the labels")

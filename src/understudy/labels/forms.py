@@ -68,8 +68,7 @@ def aligned(labels: Labels, known: Array, ids: Any) -> Labels:
     row_of = {str(name): row for row, name in enumerate(known.tolist())}
     rows = np.array([row_of.get(str(name), -1) for name in np.asarray(ids).tolist()], dtype=np.int64)
     if isinstance(labels, Soft) and (missing := int((rows < 0).sum())):
-        without = f"{missing} of {len(rows)} rows have no answer"
-        raise UnderstudyError(f"{without}, which probs do not allow; use form='topk'")
+        raise UnderstudyError(f"{missing} of {len(rows)} rows have no answer, which probs lack; use form='topk'")
     columns = {name: column[rows] for name, column in labels.to_columns().items()}
     for name, column in columns.items():
         column[rows < 0] = COLUMNS[name].missing
@@ -89,13 +88,10 @@ def read_labels(y: Any, teacher: Any, classes: Any, name: str) -> tuple[Any, Lab
     parts = {f"{name}.y": truth} if y is not None else {}
     parts |= {} if teacher is None else {f"{name}.teacher": by_name}
     names = order or _find_names(parts)
-    if not names:
-        labels = _in_order(by_name, names, f"{name}.teacher") if isinstance(by_name, Mapping) else teacher
-        return y, None if teacher is None else as_labels(labels, f"{name}.teacher"), names
-    if order is None and any(part is None for part in parts.values()):
+    if names and order is None and any(part is None for part in parts.values()):
         bare = next(where for where, part in parts.items() if part is None)
         raise UnderstudyError(f"{bare} has no names, the other labels have; add classes={names.names}")
-    if truth is not None:
+    if names and truth is not None:
         y = names.numbers(truth, f"{name}.y")
     return y, _over_numbers(teacher, by_name, names, f"{name}.teacher"), names
 
@@ -139,9 +135,9 @@ def _over_numbers(teacher: Any, by_name: Any, names: ClassNames, where: str) -> 
     if isinstance(by_name, tuple) and by_name != names.names:
         raise UnderstudyError(f"{where} is over the classes {name_list(by_name)}, not {names}; use one order")
     labels = as_labels(teacher, where)
-    if labels.classes not in (None, len(names)):
+    if names and labels.classes not in (None, len(names)):
         raise UnderstudyError(f"{where} knows {labels.classes} classes, {len(names)} are named ({names})")
-    return labels if labels.classes is not None else labels.with_classes(len(names))
+    return labels if labels.classes is not None or not names else labels.with_classes(len(names))
 
 
 def _in_order(columns: Mapping[str, Any], names: ClassNames, where: str) -> Array:

@@ -172,8 +172,7 @@ class LabelStore:
         if given.classes is not None and given.classes != len(self.classes):
             raise UnderstudyError(f"the labels are over {given.classes} classes, the store's over {len(self.classes)}")
         if given.form != self.form:
-            held = f"the labels are of form {given.form!r}"
-            raise UnderstudyError(f"{held}, those of the store {self.form!r}; use another")
+            raise UnderstudyError(f"the labels are of form {given.form!r}, the store's {self.form!r}; use another")
         return given.with_classes(len(self.classes)).to_columns()
 
     def _changed(self, names: list[Any], columns: Columns, rows: Array, known: Array, *, replace: bool) -> Array:

@@ -96,14 +96,12 @@ class Soft(Distribution):
         return torch.ones(len(self), dtype=torch.bool)
 
     def take(self, rows: Tensor) -> "Soft":
-        taken = Soft(self.probs[rows], trusted=True)
-        taken.fitted_to = self.fitted_to
-        return taken
+        return self._like(probs=self.probs[rows])
 
     @classmethod
     def concatenate(cls, parts: Sequence["Soft"]) -> "Soft":
         same_classes(parts)
-        return cls(torch.cat([part.probs for part in parts]), trusted=True)
+        return parts[0]._like(probs=torch.cat([part.probs for part in parts]))
 
     def simplest(self) -> Labels:
         return Hard(self.top1(), classes=self.classes) if self._one_hot else self
@@ -143,19 +141,14 @@ class TopK(Ranking):
 
     @checked
     def __init__(
-        self, indices: Any, probs: Any, classes: int | Sequence[str], tail: Any = None, *, where: str = "teacher",
-        trusted: bool = False,
-    ) -> None:  # fmt: skip
+        self, indices: Any, probs: Any, classes: int | Sequence[str], tail: Any = None, *, where: str = "teacher"
+    ) -> None:
         indices, count, self.names = class_numbers(indices, classes, where)
         self.classes = classes = check_class_count(count, where)
         given = to_tensor(indices, f"{where} indices"), to_tensor(probs, f"{where} probs")
         masses = None if tail is None else to_tensor(tail, f"{where} tail")
-        if trusted:
-            assert masses is not None
-            self.indices, self.probs, self.rest = given[0], given[1], masses
-        else:
-            _check_shapes(*given, masses, classes, where)
-            self.indices, self.probs, self.rest = _compact(*given, masses, classes, where)
+        _check_shapes(*given, masses, classes, where)
+        self.indices, self.probs, self.rest = _compact(*given, masses, classes, where)
         self.listed = self.probs.shape[1]
 
     def __len__(self) -> int:
@@ -184,7 +177,7 @@ class TopK(Ranking):
 
     def take(self, rows: Tensor) -> "TopK":
         indices, probs = (part.T.index_select(1, rows).T for part in (self.indices, self.probs))
-        return TopK(indices, probs, self.classes, self.rest[rows], trusted=True)
+        return self._like(indices=indices, probs=probs, rest=self.rest[rows])
 
     @classmethod
     def concatenate(cls, parts: Sequence["TopK"]) -> "TopK":
@@ -195,7 +188,7 @@ class TopK(Ranking):
         indices, probs = (
             torch.cat([getattr(part, name).T for part in parts], dim=1).T for name in ("indices", "probs")
         )
-        return cls(indices, probs, parts[0].classes, torch.cat([part.rest for part in parts]), trusted=True)
+        return parts[0]._like(indices=indices, probs=probs, rest=torch.cat([part.rest for part in parts]))
 
     def simplest(self) -> Labels:
         labelled = self.indices[:, 0] >= 0

@@ -99,13 +99,8 @@ class Votes(Distribution):
         return (self.votes >= 0).any(1)
 
     def take(self, rows: Tensor) -> "Votes":
-        return self._like(self.votes[rows], None if self._crossed is None else self._crossed[rows])
-
-    def _like(self, votes: Tensor, crossed: Tensor | None = None) -> "Votes":
-        """Other votes of the same annotators, weighed in the same way."""
-        other = Votes(votes, self.classes, by=self.vote_model() or self.by, sources=self.sources)
-        other._crossed = crossed
-        return other
+        crossed = None if self._crossed is None else self._crossed[rows]
+        return self._like(votes=self.votes[rows], by=self.vote_model() or self.by, _crossed=crossed)
 
     @classmethod
     def concatenate(cls, parts: Sequence["Votes"]) -> "Votes":
@@ -119,7 +114,8 @@ class Votes(Distribution):
         crossed = None
         if any(part._crossed is not None for part in parts):
             crossed = torch.cat([part._posterior(slice(None)) for part in parts])
-        return first._like(torch.cat([part.votes for part in parts]), crossed)
+        votes = torch.cat([part.votes for part in parts])
+        return first._like(votes=votes, by=first.vote_model() or first.by, _crossed=crossed)
 
     def simplest(self) -> Labels:
         """A single annotator's votes are hard labels; unanimous votes of several still rank the classes."""
@@ -134,8 +130,7 @@ class Votes(Distribution):
             raise UnderstudyError('by="gold" needs the same annotators\' votes on gold; give it as many columns')
         if gold.sources is not None and self.sources is not None and gold.sources != self.sources:
             one, other = next(pair for pair in zip(gold.sources, self.sources, strict=True) if len(set(pair)) > 1)
-            differ = f"votes of different annotators ({one!r}, {other!r})"
-            raise UnderstudyError(f"gold and pool have {differ}; use one order")
+            raise UnderstudyError(f"gold and pool have votes of different annotators ({one!r}, {other!r}); use one")
         return Votes(self.votes, self.classes, by=fit_votes(gold.votes, y, self.classes), sources=self.sources)
 
     def cross_fitted(self, y: Tensor, known: Tensor) -> "Votes":
