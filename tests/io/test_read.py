@@ -270,12 +270,13 @@ def test_a_column_marks_gold_that_estimates_only(marks: list[Any], save: Any, tm
     gold = save("gold.csv", id=["a", "b", "c"], label=[0, 1, 1], estimate_only=marks)
     found = read_examples(gold=gold, pool=pool).gold
     assert found is not None and found.estimate_only.tolist() == [True, False, False]
-    # Rows with features of their own are put in another order: those that the pool knows come first.
+    # Rows with features of their own take the labels of those that the pool knows.
     columns = {"id": ["z", "a", "b"], "x": np.concatenate([X[:1] + 9, X[[1, 3]]]), "label": [0, 0, 1]}
     gold = save("own.parquet", **columns, estimate_only=np.asarray(marks)[[1, 0, 2]])
     found = read_examples(gold=gold, pool=pool).gold
-    assert found is not None and found.ids is not None and found.ids.tolist() == ["a", "b", "z"]
-    assert found.estimate_only.tolist() == [True, False, False]
+    assert found is not None and found.ids is not None and found.ids.tolist() == ["z", "a", "b"]
+    assert found.estimate_only.tolist() == [False, True, False] and found.teacher_rows.tolist() == [1, 2]
+    assert found.teacher is not None and np.allclose(found.teacher.probs, PROBS[[1, 3]])  # type: ignore[attr-defined]
 
 
 def test_labels_given_with_a_suggestion_in_view_never_estimate(save: Any) -> None:
@@ -287,11 +288,11 @@ def test_labels_given_with_a_suggestion_in_view_never_estimate(save: Any) -> Non
         and found.calibration_rows().tolist() == [1, 2]
         and found.training_rows().tolist() == [0, 1, 2]
     )
-    # Rows with features of their own are put in another order: those that the pool knows come first.
+    # Also of rows with features of their own.
     own = save("own.parquet", id=["z", "a", "b"], x=np.concatenate([X[:1] + 9, X[[1, 3]]]), **marks)
     found = read_examples(gold=own, pool=pool).gold
-    assert found is not None and found.ids is not None and found.ids.tolist() == ["a", "b", "z"]
-    assert found.chosen.tolist() == [False, False, True]
+    assert found is not None and found.ids is not None and found.ids.tolist() == ["z", "a", "b"]
+    assert found.chosen.tolist() == [True, False, False]
     # In answers, of rows that no strategy picked.
     batch = save("batch.csv", id=["a", "b", "c"], chosen=[0, 0, 1], **marks)
     found = read_examples(pool=pool, chosen=[batch]).gold

@@ -109,9 +109,9 @@ def _probabilities(pool: Path, examples: "Examples", data: DataOptions) -> tuple
     from understudy.io.table import read_table
 
     (gold, rows), table = examples.both, read_table(pool, columns=data.mapping)
-    if DRAWN not in table.names or rows.ids is None or gold.probability is None or bool(gold.probability.isnan().any()):
+    if DRAWN not in table.names or rows.ids is None or bool(gold.probability.isnan().any()):
         return None
-    if gold.batch is not None and len(gold.batch.unique()) > 1:
+    if len(gold.batch.unique()) > 1:
         return None  # the pool's probabilities are of one draw
     on_pool = drawn_with(
         column_by_id(table.theirs.get(DRAWN, DRAWN), [pool], [rows], data.mapping)[0].tolist(), table.where(DRAWN)

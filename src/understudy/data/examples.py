@@ -75,10 +75,10 @@ class Gold(ExampleSet):
     derived = ("cache", "class_order", "content_keys")
     #: Estimates from these rows that trainings share; None: every training estimates anew.
     cache: dict[Hashable, Any] | None = None
-    #: With which each row was drawn, ``(n,)`` float64, NaN where it is not known; None: of no row.
-    probability: Tensor | None = None
-    #: Which batch each row was drawn in, after which others, ``(n,)``; None as ``probability`` is.
-    batch: Tensor | None = None
+    #: With which each row was drawn, ``(n,)`` float64, NaN where it is not known.
+    probability: Tensor
+    #: Which batch each row was drawn in, after which others, ``(n,)``.
+    batch: Tensor
     #: Of rows from a file, by what stands there (``data/fitted_rows.py``), ``(n,)``.
     content_keys: Ids | None = None
 
@@ -112,24 +112,27 @@ class Gold(ExampleSet):
         return gold
 
     def _fill(self, rows: Rows, y: Tensor, teacher: Labels | None, ids: Ids | None) -> None:
-        self.rows, self.y, self.teacher, self.ids = rows, y, teacher, ids
+        self.rows, self.y, self.teacher, self.ids = rows, y, None, ids
         self.teacher_rows, self.chosen = torch.empty(0, dtype=torch.long), torch.zeros(len(y), dtype=torch.bool)
         #: Which rows calibrate and never train, ``(n,)`` bool.
         self.estimate_only = self.chosen
+        self.probability, self.batch = torch.full((len(y),), torch.nan, dtype=torch.float64), torch.zeros_like(y)
         if teacher is not None:
-            if teacher.classes is not None and int(y.max()) >= teacher.classes:
-                row = f"gold.y row {int(y.argmax())} is class {int(y.max())}"
-                known = f"{teacher.classes} classes (0 to {teacher.classes - 1})"
-                raise UnderstudyError(f"{row}, but the teacher knows {known}; check the label encoding of one of them")
-            # Rows it left unlabelled do not calibrate it.
-            labelled = teacher.labelled()
-            self.teacher_rows = labelled.nonzero().squeeze(1)
-            self.teacher = teacher if bool(labelled.all()) else teacher.take(self.teacher_rows)
+            self.mark_labelled(torch.arange(len(y)), teacher)
+
+    def mark_labelled(self, rows: Tensor, teacher: Labels) -> None:
+        """Keeps the teacher's labels of these rows; those it left unlabelled do not calibrate it."""
+        if teacher.classes is not None and int(self.y.max()) >= teacher.classes:
+            row = f"gold.y row {int(self.y.argmax())} is class {int(self.y.max())}"
+            known = f"{teacher.classes} classes (0 to {teacher.classes - 1})"
+            raise UnderstudyError(f"{row}, but the teacher knows {known}; check the label encoding of one of them")
+        labelled = teacher.labelled()
+        self.teacher_rows = rows[labelled]
+        self.teacher = teacher if bool(labelled.all()) else teacher.take(labelled.nonzero().squeeze(1))
 
     def mark_drawn(self, probability: Tensor) -> None:
         """Keeps with which probability rows were drawn, ``(n,)``; rows with unequal ones are no random sample."""
-        self.probability, known = probability, ~probability.isnan()
-        self.batch = torch.zeros(len(probability), dtype=torch.long)
+        self.probability, self.batch, known = probability, torch.zeros_like(self.y), ~probability.isnan()
         if len(probability[known].unique()) > 1:
             self.chosen = self.chosen | known
 
@@ -184,8 +187,7 @@ class Gold(ExampleSet):
         part = copy.copy(self)
         part.ids, part.rows, part.cache = self._ids_of(index), SubsetRows(self.rows, index), None
         part.y, part.chosen, part.estimate_only = self.y[index], self.chosen[index], self.estimate_only[index]
-        if self.probability is not None and self.batch is not None:
-            part.probability, part.batch = self.probability[index], self.batch[index]
+        part.probability, part.batch = self.probability[index], self.batch[index]
         position = torch.full((len(self.y),), -1)
         position[self.teacher_rows] = torch.arange(len(self.teacher_rows))
         with_teacher = position[index]
@@ -224,14 +226,8 @@ class Gold(ExampleSet):
         both = Gold.of(concatenate(self.rows, other.rows), torch.cat([self.y, other.y]), ids=ids)
         both.chosen = torch.cat([self.chosen, other.chosen])
         both.estimate_only = torch.cat([self.estimate_only, other.estimate_only])
-        if self.probability is not None or other.probability is not None:
-            parts = [copy.copy(each) for each in (self, other)]
-            for each in parts:
-                if each.probability is None:
-                    each.mark_drawn(torch.full((len(each),), torch.nan, dtype=torch.float64))
-            both.probability = torch.cat([each.probability for each in parts if each.probability is not None])
-            first, second = (each.batch for each in parts if each.batch is not None)
-            both.batch = torch.cat([first, second + first.max() + 1])
+        both.probability = torch.cat([self.probability, other.probability])
+        both.batch = torch.cat([self.batch, other.batch + self.batch.max() + 1])
         both.class_order = joint_names(self.class_order, other.class_order)
         if self.content_keys is not None and other.content_keys is not None:
             both.content_keys = np.concatenate([self.content_keys, other.content_keys])
@@ -352,8 +348,7 @@ def weighed(part: Part, gold: Gold | None) -> Part:
         return part
     rows, labels = (torch.empty(0), None) if gold is None else gold.calibration()
     if gold is None or labels is None or not len(rows):
-        wanted = 'us.Gold(x, y, teacher=us.Votes(…, by="gold"))'
-        raise UnderstudyError(f'votes by="gold" need gold rows with votes, {wanted}; or by="majority"')
+        raise UnderstudyError('votes by="gold" need gold rows with votes by="gold"; or pass by="majority"')
     if not labels.needs_gold:
         raise UnderstudyError('the pool\'s votes are weighed by="gold", those on gold are not; pass by="gold" to both')
     with_labels = copy.copy(part)

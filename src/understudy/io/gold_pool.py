@@ -206,27 +206,26 @@ def to_gold(
     y = check_labels(labelling.numbers(table, "label"), table.where("label"))
     teacher = read_teacher(table, labelling)
     index = np.full(len(y), -1) if pool is None else table.rows_in(pool.table)
-    #: The table's row of each of gold's.
-    order = np.arange(len(y))
     if not _has_features(table, featuriser):
         gold = _with_features_of_pool(table, y, teacher, pool)
     else:
         gold = Gold.of(features_of(table, featuriser), y, teacher, ids=table.ids)
-        if pool is not None and teacher is None and (index >= 0).any():
+        if pool is not None and teacher is None and len(in_pool := np.flatnonzero(index >= 0)):
             _check_same_features(table, pool.table, index, featuriser)
             if pool.teacher is not None:
-                gold, order = _with_labels_of_pool(gold, pool.teacher, index)
+                labels = pool.teacher.take(torch.from_numpy(index[in_pool]))
+                gold.mark_labelled(torch.from_numpy(in_pool), labels)
     if table.ids is None:
         gold.content_keys = np.array(content_keys(table.columns[name] for name in featuriser.names))
     if SHOWN in table.names:
-        gold.chosen = _marks(table, SHOWN, "the annotator saw a suggestion")[order]
-    gold.chosen = gold.chosen | seen_by_teacher(table, None if pool is None else pool.table)[order]
+        gold.chosen = _marks(table, SHOWN, "the annotator saw a suggestion")
+    gold.chosen = gold.chosen | seen_by_teacher(table, None if pool is None else pool.table)
     if DRAWN in table.names:
         # A label that a suggestion has biased, or that the teacher knew, estimates nothing however it was drawn.
-        drawn = drawn_with(table.columns[DRAWN].tolist(), table.where(DRAWN))[order]
+        drawn = drawn_with(table.columns[DRAWN].tolist(), table.where(DRAWN))
         gold.mark_drawn(drawn.masked_fill(gold.chosen, torch.nan))
     if "estimate_only" in table.names:
-        marked = _marks(table, "estimate_only", "it estimates, never trains")[order]
+        marked = _marks(table, "estimate_only", "it estimates, never trains")
         gold.mark_estimate_only(marked, table.where("estimate_only"))
     return gold
 
@@ -266,17 +265,6 @@ def to_pool(pool: PoolFile, *, without: Iterable[Table] = ()) -> Pool:
         raise UnderstudyError(f"{pool.table.path}: every row also serves as gold, test or select; add other pool rows")
     whole = Pool.of(pool.rows, pool.teacher, pool.table.ids)
     return whole if len(stays) == len(whole.rows) else whole.take(torch.from_numpy(stays))
-
-
-def _with_labels_of_pool(gold: Gold, teacher: Labels, index: Array) -> tuple[Gold, Array]:
-    """Gold with features of its own, and the teacher's labels of the rows that are also in the pool file, which come
-    first; and the table's row of each."""
-    assert gold.ids is not None
-    here, rest = np.flatnonzero(index >= 0), np.flatnonzero(index < 0)
-    labels = teacher.take(torch.from_numpy(index[here]))
-    known = Gold.of(_take(gold.rows, here), gold.y[here], labels, ids=gold.ids[here])
-    joined = known.joined_to(gold.take(torch.from_numpy(rest))) if len(rest) else known
-    return joined, np.concatenate([here, rest])
 
 
 def _check_same_features(table: Table, pool: Table, index: Array, featuriser: Featuriser) -> None:
