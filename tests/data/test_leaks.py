@@ -20,6 +20,7 @@ from understudy.data.leaks import (
     OTHER_CONTENT,
     SAME_ID,
     Leak,
+    Leaks,
     RowSet,
     find_leaks,
     leaks_between,
@@ -27,6 +28,11 @@ from understudy.data.leaks import (
 from understudy.data.lookalikes import TOLERANCE, normalise_texts
 
 WORDS = np.array(["the", "of", "film", "plot", "actor", "bad", "good", "long", "short", "scene", "story", "never"])
+
+
+def _count(leaks: Leaks, kind: str, a: str, b: str) -> int:
+    """Rows of ``b`` that have such a counterpart in ``a``."""
+    return sum(leak.rows for leak in leaks if leak.kind == kind and leak.sets == (a, b))
 
 
 def sentences(rng: np.random.Generator, n: int) -> list[str]:
@@ -38,7 +44,7 @@ def test_planted_rows_of_numbers(rng: np.random.Generator) -> None:
     test[:40] = pool[1000:1040]
     test[40:100] = pool[2000:2060].astype(np.float16)
     leaks = find_leaks({"test": RowSet(test), "pool": RowSet(pool)})
-    assert (leaks.count(EXACT, "pool", "test"), leaks.count(NEAR, "pool", "test")) == (40, 60)
+    assert (_count(leaks, EXACT, "pool", "test"), _count(leaks, NEAR, "pool", "test")) == (40, 60)
     exact, near = leaks.found
     assert exact.examples == tuple((1000 + i, i) for i in range(5)) and exact.of == 700
     assert near.examples == tuple((2000 + i, 40 + i) for i in range(5))
@@ -52,12 +58,12 @@ def test_small_sets_against_brute_force(seed: int, width: int, whole: bool) -> N
     labels = rng.integers(-1, 2, len(a))
     leaks = find_leaks({"gold": RowSet(a, labels=labels), "test": RowSet(b)})
     rows_a = [tuple(row) for row in a.tolist()]
-    assert leaks.count(EXACT, "gold", "test") == sum(tuple(row) in rows_a for row in b.tolist())
+    assert _count(leaks, EXACT, "gold", "test") == sum(tuple(row) in rows_a for row in b.tolist())
     for first, second in (pair for leak in leaks if leak.kind == EXACT for pair in leak.examples):
         assert rows_a[first] == tuple(b[second].tolist()) and rows_a.index(rows_a[first]) == first
     message = [{labels[j] for j in range(len(a)) if rows_a[j] == row and labels[j] >= 0} for row in rows_a]
     expected = sum(len(message[i]) > 1 and labels[i] >= 0 for i in range(len(a)))
-    assert leaks.count(CONTRADICTION, "gold", "gold") == expected
+    assert _count(leaks, CONTRADICTION, "gold", "gold") == expected
 
 
 @given(st.integers(0, 10_000))
@@ -70,7 +76,7 @@ def test_near_numbers_against_brute_force(seed: int) -> None:
     room = TOLERANCE * (both.std(0) + np.abs(a - both.mean(0)))
     alike = (np.abs(a[None] - b[:, None]) <= room).all(2).any(1)
     exact = (a[None] == b[:, None]).all(2).any(1)
-    assert find_leaks({"gold": RowSet(a), "test": RowSet(b)}).count(NEAR, "gold", "test") == (alike & ~exact).sum()
+    assert _count(find_leaks({"gold": RowSet(a), "test": RowSet(b)}), NEAR, "gold", "test") == (alike & ~exact).sum()
 
 
 def test_random_rows_are_no_leaks(rng: np.random.Generator) -> None:
@@ -89,7 +95,7 @@ def test_people_with_equal_columns_are_no_copies(rng: np.random.Generator) -> No
     gold, pool, test = people(300), people(3900), people(1000)
     sets = {"gold": RowSet(gold, labels=np.arange(300) % 2), "pool": RowSet(pool), "test": RowSet(test)}
     leaks = find_leaks(sets)
-    assert leaks.count("exact", "pool", "test") > 200 and all(leak.by_chance for leak in leaks)
+    assert _count(leaks, "exact", "pool", "test") > 200 and all(leak.by_chance for leak in leaks)
     assert all("probably different examples with equal features" in line for line in leaks.lines())
     with warnings.catch_warnings(action="error"):
         leaks.warn()
@@ -113,7 +119,7 @@ def test_people_who_differ_by_a_little_in_one_column_are_no_near_copies() -> Non
 
     pool, test = people(4000), people(500)
     leaks = find_leaks({"pool": RowSet(torch.tensor(pool)), "test": RowSet(torch.tensor(test))})
-    assert leaks.count("near", "pool", "test") > 20 and all(leak.by_chance for leak in leaks)
+    assert _count(leaks, "near", "pool", "test") > 20 and all(leak.by_chance for leak in leaks)
     test[:150] = pool[:150]
     test[:150, 7] *= 1 + 1e-6
     found = find_leaks({"pool": RowSet(torch.tensor(pool)), "test": RowSet(torch.tensor(test))})
@@ -158,7 +164,7 @@ def test_texts_that_differ_in_case_space_and_punctuation(rng: np.random.Generato
     near = [changes[i % 4](text) for i, text in enumerate(pool[100:200])]
     test = np.array([*pool[:30], *near, *sentences(rng, 200)], dtype=object)
     leaks = find_leaks({"pool": RowSet(pool), "test": RowSet(test)})
-    assert (leaks.count(EXACT, "pool", "test"), leaks.count(NEAR, "pool", "test")) == (30, 100)
+    assert (_count(leaks, EXACT, "pool", "test"), _count(leaks, NEAR, "pool", "test")) == (30, 100)
     assert next(leak for leak in leaks if leak.kind == NEAR).examples[0] == (100, 30)
     # Nothing but punctuation is not one and the same text.
     assert not find_leaks({"gold": RowSet(["!!!", "😀"]), "test": RowSet(["???", "😂"])})
@@ -180,7 +186,7 @@ def test_images_with_other_brightness_and_noise(rng: np.random.Generator) -> Non
     changed = pool[200:260] * 0.9 + 8 + rng.normal(size=(60, 32, 32)) * 1.5
     test = np.concatenate([pool[:20], changed.clip(0, 255).astype(np.uint8), pictures(rng, 300)])
     leaks = find_leaks({"pool": RowSet(pool, images=True), "test": RowSet(test, images=True)})
-    assert (leaks.count(EXACT, "pool", "test"), leaks.count(NEAR, "pool", "test")) == (20, 60)
+    assert (_count(leaks, EXACT, "pool", "test"), _count(leaks, NEAR, "pool", "test")) == (20, 60)
     assert next(leak for leak in leaks if leak.kind == NEAR).examples[0] == (200, 20)
 
 
@@ -190,7 +196,7 @@ def test_images_alike_only_from_afar_are_not_near(rng: np.random.Generator) -> N
     sets = {"gold": RowSet(plain, images=True), "test": RowSet(plain + stripes, images=True)}
     assert not find_leaks(sets)
     sets["test"] = RowSet(plain + 0.05 * stripes, images=True)
-    assert find_leaks(sets).count(NEAR, "gold", "test") == 20
+    assert _count(find_leaks(sets), NEAR, "gold", "test") == 20
 
 
 def test_ids_in_two_sets() -> None:
@@ -228,9 +234,9 @@ def test_what_is_printed_cannot_harm() -> None:
 def test_numbers_are_compared_as_the_student_sees_them() -> None:
     a = np.array([[0.1, -0.0], [np.nan, 1.0]])
     leaks = find_leaks({"gold": RowSet(a), "test": RowSet(torch.tensor([[0.1, 0.0], [float("nan"), 1.0]]))})
-    assert leaks.count(EXACT, "gold", "test") == 2
+    assert _count(leaks, EXACT, "gold", "test") == 2
     large = np.array([[2**53], [2**53 + 1]])
-    assert find_leaks({"gold": RowSet(large[:1]), "test": RowSet(large)}).count(EXACT, "gold", "test") == 1
+    assert _count(find_leaks({"gold": RowSet(large[:1]), "test": RowSet(large)}), EXACT, "gold", "test") == 1
 
 
 def test_too_many_candidates_are_said(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
@@ -238,10 +244,10 @@ def test_too_many_candidates_are_said(monkeypatch: pytest.MonkeyPatch, rng: np.r
     gold[:20] = gold[0] + 1e-5 * np.arange(20)[:, None]
     test[:20] = gold[0] + 1e-5 * np.arange(0.5, 20)[:, None]
     sets = {"gold": RowSet(gold), "test": RowSet(test)}
-    assert find_leaks(sets).count(NEAR, "gold", "test") == 20 and not find_leaks(sets).notes
+    assert _count(find_leaks(sets), NEAR, "gold", "test") == 20 and not find_leaks(sets).notes
     monkeypatch.setattr(lookalikes, "MOST_CANDIDATES", 10)
     found = find_leaks(sets)
-    assert found.count(NEAR, "gold", "test") < 20 and "not all were compared for near copies" in found.lines()[-1]
+    assert _count(found, NEAR, "gold", "test") < 20 and "not all were compared for near copies" in found.lines()[-1]
 
 
 def test_between_the_sets_of_a_training(rng: np.random.Generator) -> None:
@@ -290,4 +296,4 @@ def test_the_known_copies_in_imdb(shared_data: Callable[[str], Path]) -> None:
     split, text = np.array(table["split"].to_pylist()), np.array(table["text"].to_pylist(), dtype=object)
     leaks = find_leaks({"gold": RowSet(text[split == "train"]), "test": RowSet(text[split == "test"])})
     train = set(text[split == "train"])
-    assert leaks.count(EXACT, "gold", "test") == sum(one in train for one in text[split == "test"]) == 123
+    assert _count(leaks, EXACT, "gold", "test") == sum(one in train for one in text[split == "test"]) == 123

@@ -10,10 +10,10 @@ file. Where the file's own order is random this changes nothing; in the worst ca
 block of a single one, the variance of a batch's class shares is 1 + B / WINDOW times that of a full shuffle.
 """
 
-import copy
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -33,35 +33,33 @@ _PIECE = 1 << 18
 _MULTINOMIAL = 1 << 24
 
 
+@dataclass(frozen=True, eq=False)
 class EpochPlan:
     """Per batch: gold rows, pool rows. One array of row numbers, cut into batches lazily."""
 
-    def __init__(
-        self, order: Tensor, golds: Tensor, *, batch_size: int, gold_rows: int, from_gold: int, windows: list[int]
-    ) -> None:
-        self.order, self.golds, self.batch_size = order, golds, batch_size
-        self.gold_rows, self.from_gold = gold_rows, from_gold
-        #: Where in the order a new set of blocks begins (block shuffle).
-        self.windows = windows
-        self.batches = range(len(golds))
-        #: Of every batch the rows r, r + W, … where W processes share it.
-        self.part = (0, 1)
+    order: Tensor
+    #: How many gold rows each batch of the epoch has.
+    golds: Tensor
+    batch_size: int
+    gold_rows: int
+    from_gold: int
+    #: The batches that are left.
+    batches: range
+    #: Where in the order a new set of blocks begins (block shuffle).
+    windows: Sequence[int] = ()
+    #: Of every batch the rows r, r + W, … where W processes share it.
+    part: tuple[int, int] = (0, 1)
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def __getitem__(self, number: int) -> tuple[Tensor, Tensor]:
         batch = self.batches[number]
-        return next(iter(self._like(batches=range(batch, batch + 1))))
+        return next(iter(replace(self, batches=range(batch, batch + 1))))
 
     def after(self, batches: int) -> "EpochPlan":
         """What is left of the epoch after so many batches."""
-        return self._like(batches=self.batches[batches:])
-
-    def _like(self, **changes: Any) -> "EpochPlan":
-        other = copy.copy(self)
-        vars(other).update(changes)
-        return other
+        return replace(self, batches=self.batches[batches:])
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         # Row numbers are made for many batches at once: a small net feels five operators a batch.
@@ -78,7 +76,7 @@ class EpochPlan:
 
     def part_of(self, rank: int, size: int) -> "EpochPlan":
         """The same plan as process ``rank`` of ``size`` sees it: of every batch, gold rows first, each size-th row."""
-        return self._like(part=(rank, size))
+        return replace(self, part=(rank, size))
 
     def golds_in(self, number: int) -> int:
         """How many gold rows a batch has, over all processes."""
@@ -140,8 +138,9 @@ def plan_epoch(
     if lengths is not None:
         every = torch.cat([lengths[:gold_rows].repeat(gold_repeat), lengths[gold_rows:]])
         order = _by_length(order, every[order.long()], batch_size, generator)
-    golds = _gold_first(order, from_gold, batch_size, count_batches(total, batch_size))
-    return EpochPlan(order, golds, batch_size=batch_size, gold_rows=gold_rows, from_gold=from_gold, windows=windows)
+    batches = count_batches(total, batch_size)
+    golds = _gold_first(order, from_gold, batch_size, batches)
+    return EpochPlan(order, golds, batch_size, gold_rows, from_gold, range(batches), windows)
 
 
 def _by_length(order: Tensor, lengths: Tensor, batch_size: int, generator: torch.Generator) -> Tensor:
@@ -233,7 +232,7 @@ def plan_full_batch(
         generator = torch.Generator().manual_seed(epoch_seed(seed, 0))
         order[from_gold:] = _draw(sampling, pool_rows, generator).sort().values + from_gold
     golds = torch.tensor([from_gold], dtype=torch.int32)
-    return EpochPlan(order, golds, batch_size=len(order), gold_rows=gold_rows, from_gold=from_gold, windows=[])
+    return EpochPlan(order, golds, len(order), gold_rows, from_gold, range(1))
 
 
 def fetch_sparse(gold: Rows | None, pool: Rows | None, plan: EpochPlan) -> Tensor:

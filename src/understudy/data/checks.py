@@ -114,8 +114,7 @@ def check_probabilities(probs: Tensor, where: str, rows: Tensor | None = None) -
     ``rows``: the numbers the user knows these rows by, for the message.
     """
     if probs.dim() != 2 or probs.shape[1] < 2:
-        wanted = "probabilities are (rows, classes) with 2 classes or more"
-        raise UnderstudyError(f"{where} has shape {tuple(probs.shape)}; {wanted}")
+        raise UnderstudyError(f"{where} has shape {tuple(probs.shape)}; probabilities are (rows, 2 classes or more)")
     if not probs.is_floating_point():
         raise UnderstudyError(f"{where} holds {probs.dtype}; probabilities are floating-point (hard labels: 1-d ints)")
     for start in range(0, len(probs), CHUNK):
@@ -181,20 +180,15 @@ def check_ids(ids: Iterable[Any] | None, rows: int, where: str) -> np.ndarray[An
     except (TypeError, ValueError) as error:
         raise UnderstudyError(f"{where}.ids cannot be read as names of rows: {error}; use integers or text") from error
     if array.ndim != 1 or array.dtype.kind in "cV":
-        held = f"{array.dtype} of shape {array.shape}"
-        raise UnderstudyError(f"{where}.ids is {held}; ids are one integer or text per row")
+        raise UnderstudyError(f"{where}.ids is {array.dtype} of shape {array.shape}; ids are one integer or text a row")
     check_length(len(array), rows, f"{where}.ids", f"{where}.x")
     if array.dtype == object:
         odd = next((value for value in array.tolist() if not isinstance(value, str | int)), None)
         if odd is not None or None in array:
             raise UnderstudyError(f"{where}.ids holds {odd!r}; ids are integers or text")
-        counted = Counter(array.tolist())
-        repeated = [value for value, count in counted.items() if count > 1]
-    else:
-        unique, counts = np.unique(array, return_counts=True)
-        repeated = unique[counts > 1].tolist()
-    if repeated:
-        raise UnderstudyError(f"{where}.ids holds {repeated[0]!r} more than once; ids must be unique")
+    repeated = next((value for value, count in Counter(array.tolist()).items() if count > 1), None)
+    if repeated is not None:
+        raise UnderstudyError(f"{where}.ids holds {repeated!r} more than once; ids must be unique")
     return array
 
 

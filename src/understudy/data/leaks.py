@@ -103,10 +103,6 @@ class Leaks:
     def __iter__(self) -> Iterator[Leak]:
         return iter(self.found)
 
-    def count(self, kind: str, a: str, b: str) -> int:
-        """Rows of ``b`` that have such a counterpart in ``a``."""
-        return sum(leak.rows for leak in self.found if leak.kind == kind and leak.sets == (a, b))
-
     def lines(self) -> list[str]:
         return [leak.line() for leak in self.found] + list(self.notes)
 
@@ -287,24 +283,16 @@ def _near_by_chance(a: Lookalike, b: Lookalike, found: float, least: float) -> b
 
 
 def _contradictions(name: str, codes: Array, labels: Array, ids: Mapping[str, Array | None]) -> list[Leak]:
+    """Equal rows with different labels."""
     rows = np.flatnonzero(labels >= 0)
-    rows = rows[np.argsort(codes[rows], kind="stable")]
-    if not len(rows):
+    _, first, group = np.unique(codes[rows], return_index=True, return_inverse=True)
+    equal = rows[first][group]  # the first row that is equal
+    differs = labels[rows] != labels[equal]
+    if not differs.any():
         return []
-    starts = np.flatnonzero(np.diff(codes[rows], prepend=-1))
-    lowest, highest = (pick.reduceat(labels[rows], starts) for pick in (np.minimum, np.maximum))
-    bad = np.flatnonzero(lowest != highest)
-    if not len(bad):
-        return []
-    sizes = np.diff(starts, append=len(rows))
-    bad = bad[np.argsort(rows[starts[bad]], kind="stable")]
-    firsts = rows[starts[bad[:EXAMPLES]]]
-    groups = [rows[starts[group] : starts[group] + sizes[group]] for group in bad[:EXAMPLES]]
-    seconds = np.array(
-        [group[labels[group] != labels[one]][0] for group, one in zip(groups, firsts, strict=True)], dtype=np.int64
-    )
-    examples = _named((firsts, seconds), (name, name), ids)
-    return [Leak(CONTRADICTION, (name, name), int(sizes[bad].sum()), len(labels), examples)]
+    firsts, seconds = np.unique(equal[differs], return_index=True)
+    examples = _named((firsts, rows[differs][seconds]), (name, name), ids)
+    return [Leak(CONTRADICTION, (name, name), int(np.isin(equal, firsts).sum()), len(labels), examples)]
 
 
 def _named(pairs: Pairs, sets: tuple[str, str], ids: Mapping[str, Array | None]) -> tuple[tuple[Any, Any], ...]:

@@ -42,12 +42,8 @@ def symmetric(labels: Labels, p: float, classes: int, *, seed: int = 0) -> Corru
     return _replace(truth, chosen, torch.randint(0, classes, truth.shape, generator=draw))
 
 
-def background_flip(
-    labels: Labels, p: float, background: int, classes: int | None = None, *, seed: int = 0
-) -> Corrupted:
+def background_flip(labels: Labels, p: float, background: int, classes: int, *, seed: int = 0) -> Corrupted:
     """With probability p a label becomes `background`; rows of that class stay what they are."""
-    if classes is None:
-        classes = 1 + max([background, *check_labels(labels, "labels").cpu().tolist()])
     truth, draw = _checked(labels, p, classes), _generator(seed)
     if not 0 <= background < classes:
         raise UnderstudyError(f"background class {background} is not one of the {classes} classes 0…{classes - 1}")
@@ -95,40 +91,29 @@ def instance_dependent(
     return _replace(truth, chosen, target)
 
 
-def imbalance(labels: Labels, ratio: float, *, rare: Sequence[int], total: int | None = None, seed: int = 0) -> Tensor:
-    """Indices (ascending) that leave every class of `rare` `ratio` times fewer rows than each other class.
+def imbalance(labels: Labels, ratio: float, *, rare: Sequence[int], total: int, seed: int = 0) -> Tensor:
+    """Indices (ascending) of `total` rows with `ratio` times fewer of every class of `rare` than of each other class.
 
-    With `total` there are that many rows altogether, else as many as the labels allow. At least one row of each rare
-    class stays.
+    At least one row of each rare class stays.
     """
     truth, draw = check_labels(labels, "labels").cpu(), _generator(seed)
     present = truth.unique().tolist()
     common = [label for label in present if label not in set(rare)]
     if ratio < 1 or not common or not set(rare) <= set(present):
-        raise UnderstudyError(
-            f"imbalance needs a ratio ≥ 1 (got {ratio:g}) and some, not all, of the classes {present} as rare classes"
-        )
-    held = {label: int((truth == label).sum()) for label in present}
-    if total is None:
-        per_common = int(min(min(held[c] for c in common), min(held[r] for r in rare) * ratio))
-    else:
-        per_common = round(total / (len(common) + len(rare) / ratio))
+        raise UnderstudyError(f"imbalance needs a ratio ≥ 1, not {ratio:g}, and some, not all, classes as rare classes")
+    per_common = round(total / (len(common) + len(rare) / ratio))
     per_rare = max(1, round(per_common / ratio))
     wanted = {label: per_rare if label in rare else per_common for label in present}
-    if total is not None:  # rounding leaves a few rows over: the common classes take them, the first ones first
-        over = total - sum(wanted.values())
-        for i, label in enumerate(common):
-            wanted[label] += over // len(common) + (i < over % len(common))
-    short = [label for label in present if wanted[label] > held[label]]
-    if short:
-        raise UnderstudyError(
-            f"imbalance {ratio:g}:1 with {total} rows needs {wanted[short[0]]} of class {short[0]}, which has "
-            f"{held[short[0]]}; lower total"
-        )
+    # Rounding leaves a few rows over: the common classes take them, the first ones first.
+    over = total - sum(wanted.values())
+    for i, label in enumerate(common):
+        wanted[label] += over // len(common) + (i < over % len(common))
     chosen = []
-    for label in present:
+    for label, needed in wanted.items():
         rows = (truth == label).nonzero().squeeze(1)
-        chosen.append(rows[torch.randperm(len(rows), generator=draw)[: wanted[label]]])
+        if len(rows) < needed:
+            raise UnderstudyError(f"imbalance needs {needed} rows of class {label}, it has {len(rows)}; lower total")
+        chosen.append(rows[torch.randperm(len(rows), generator=draw)[:needed]])
     return torch.cat(chosen).sort().values
 
 
@@ -154,8 +139,5 @@ def _checked(labels: Labels, p: float, classes: int, *, least: int = 1) -> Tenso
     outside = truth >= classes
     if outside.any():
         row = int(outside.nonzero()[0])
-        raise UnderstudyError(
-            f"label {int(truth[row])} in row {row} is not one of the {classes} classes 0…{classes - 1}; "
-            "fix it or raise classes"
-        )
+        raise UnderstudyError(f"label {int(truth[row])} in row {row} is none of the {classes} classes; raise classes")
     return truth

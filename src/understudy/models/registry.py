@@ -97,15 +97,12 @@ def build(spec: dict[str, Any]) -> nn.Module:
     """The net that `spec_of` described, with fresh weights."""
     if not isinstance(spec, dict) or not isinstance(spec.get("name"), str):
         raise UnderstudyError(f'a model spec looks like {{"name": "mlp", "args": {{…}}}}, not {spec!r}')
-    name, args = spec["name"], spec.get("args", {})
-    factory = _factory(name)
-    signature = inspect.signature(factory)
+    factory = _factory(spec["name"])
     try:
-        signature.bind(**args)
+        return factory(**spec.get("args", {}))
     except TypeError as error:
-        takes = ", ".join(signature.parameters)
-        raise UnderstudyError(f"model {name!r}: {error}; it takes {takes}") from error
-    return factory(**args)
+        takes = ", ".join(inspect.signature(factory).parameters)
+        raise UnderstudyError(f"model {spec['name']!r}: {error}; it takes {takes}") from error
 
 
 @checked
