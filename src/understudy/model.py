@@ -96,8 +96,7 @@ class Model(Shown):
             raise UnderstudyError(f"{folder} does not say which files it was trained on; only us.fit and train do")
         request = TrainRequest.load(folder)
         if request.is_in_memory:
-            what = f"{folder} was trained on tables in memory, which it does not keep"
-            raise UnderstudyError(f"{what}; us.fit them again")
+            raise UnderstudyError(f"{folder} was trained on tables in memory, which it does not keep; fit them again")
         return request.data.for_student(request.student).read(request.gold, **request.files)
 
     def predict(self, rows: Any, *, teacher: Any = None) -> Array:

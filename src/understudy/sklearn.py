@@ -242,8 +242,7 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if teacher is not None and self.classes is None and teacher.classes is None:
             raise BadInput("the pool's labels are numbers of classes; pass classes=[…], the labels in their order")
         if teacher is not None and teacher.classes not in (None, len(self.classes_)):
-            known = f"the pool's teacher knows {teacher.classes} classes, y {len(self.classes_)}"
-            raise BadInput(f"{known}; pass classes=[…], all labels in the teacher's order")
+            raise BadInput(f"the pool's teacher knows {teacher.classes} classes, y {len(self.classes_)}; pass classes=")
         if self._featuriser is not None and isinstance(self.pool.rows, TextRows):
             return Pool.of(self._checked(self.pool.rows.texts), teacher, self.pool.ids)
         return self.pool

@@ -88,8 +88,7 @@ def pick_rows(strategy: str, n: int, rows: ScoredRows, available: Tensor, *, see
     _check_size(n, available)
     if "hidden_ema" in chosen.needs and rows.same_features:
         why = "(a linear student has no features of its own); use badge, or a student with a hidden layer"
-        same = "the student's features are those of its moving average on every row"
-        warn(f"{same}, so {strategy} picks at random {why}")
+        warn(f"the student's features are those of its moving average, so {strategy} picks at random {why}")
     return chosen.pick(n, rows, available=available, generator=torch.Generator().manual_seed(seed))
 
 
@@ -119,8 +118,7 @@ def checked_arrays(given: Mapping[str, Array | None]) -> dict[str, Tensor]:
     for name, other in (("probs", "probs_ema"), ("hidden", "hidden_ema")):
         columns = [arrays[each].shape[1] for each in (name, other) if each in arrays]
         if len(set(columns)) > 1:
-            differ = f"{name} has {columns[0]} columns, {other} has {columns[1]}"
-            raise UnderstudyError(f"{differ}: both must come from the same architecture")
+            raise UnderstudyError(f"{name} has {columns[0]} columns, {other} has {columns[1]}: use one model")
     return arrays
 
 

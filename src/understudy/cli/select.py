@@ -77,8 +77,7 @@ def select_command(
     history, key = LabelHistory(history_beside(out)), next(iter(made))
     history.add("selected", f"{strategy} on {run}, seed {seed}", dict.fromkeys(made[key]), by=key)
     if batch.watch is not None and batch.watch.alarm:
-        p_value = f"p = {batch.watch.p_value:.1g}"
-        complain(f"warning: {batch.watch} ({p_value}); look at some rows first, or use another strategy")
+        complain(f"warning: {batch.watch} (p = {batch.watch.p_value:.1g}); look at some rows, or change strategy")
     elif batch.watch is not None:
         typer.echo(str(batch.watch))
     if shards is not None:

@@ -28,8 +28,7 @@ def verify_command(
         typer.echo(shown(f"unchanged  {path}" if problem is None else f"CHANGED  {path} {problem}"))
     changed = sum(problem is not None for _, problem in findings)
     if changed:
-        what = f"{changed} of {len(findings)} files of the {kind.name}"
-        raise UnderstudyError(f"{what} in {folder} have changed; restore them")
+        raise UnderstudyError(f"{changed} of {len(findings)} files of the {kind.name} {folder} have changed; restore")
     typer.echo(shown(f"the {kind.name} in {folder} is unchanged: {len(findings)} files"))
 
 

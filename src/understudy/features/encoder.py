@@ -222,8 +222,7 @@ def _download(name: str, revision: str | None) -> Path:
         return Path(snapshot_download(name, revision=revision, allow_patterns=wanted, ignore_patterns=skipped))
     except Exception as error:
         # No network, no such name, no permission: each has an exception of its own, in versions of their own.
-        missing = f"the encoder {name!r} is no folder here, nor on the hub: {first_line(error)}"
-        raise UnderstudyError(f"{missing}; check the name") from error
+        raise UnderstudyError(f"no encoder {name!r} here or on the hub: {first_line(error)}; check the name") from error
 
 
 #: No code of a model is run, and no pickled weights are loaded.

@@ -152,8 +152,7 @@ def _whole(epochs: float) -> int:
 def _check(args: Any, objective: Any, options: dict[str, Any]) -> None:
     """What would not train as it says."""
     if missing := [name for name in _NEEDED if not hasattr(transformers.Trainer, name)]:
-        lacks = f"transformers {transformers.__version__} lacks Trainer.{missing[0]}"
-        raise UnderstudyError(f"{lacks}; pip install -U transformers")
+        raise UnderstudyError(f"transformers {transformers.__version__} lacks Trainer.{missing[0]}; upgrade it")
     if not isinstance(args, transformers.TrainingArguments):
         raise UnderstudyError(f"args is a {type(args).__name__}; pass transformers.TrainingArguments(…)")
     for name in ("train_dataset", "data_collator", "model_init", "compute_loss_func"):

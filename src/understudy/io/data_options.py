@@ -86,8 +86,7 @@ class ColumnOptions:
         named = votes | {ours: theirs for ours, theirs in single.items() if theirs is not None}
         for ours in named.keys() & (self.columns or {}).keys():
             if named[ours] != (self.columns or {})[ours]:
-                both = f"{(self.columns or {})[ours]!r} and {named[ours]!r}"
-                raise UnderstudyError(f"{both} are both to serve as {ours!r}; name one of them")
+                raise UnderstudyError(f"{(self.columns or {})[ours]!r} and {named[ours]!r} are both {ours!r}; name one")
         return {**(self.columns or {}), **named}
 
 
@@ -132,8 +131,7 @@ class DataOptions(ColumnOptions):
         chosen = [name[1:] for name in gold if is_batch(name)]
         trusted = [name for name in gold if not is_batch(name)]
         if len(trusted) > 1:
-            many = f"--gold names {len(trusted)} files"
-            raise UnderstudyError(f"{many}; put trusted labels into one, and a + before files of answers")
+            raise UnderstudyError(f"--gold names {len(trusted)} files; put trusted labels into one, + before answers")
         size = None if self.image_size is None else (self.image_size, self.image_size)
         features = FeatureOptions(
             text=self.text, image=self.image, image_size=size, encoder=self.encoder, scale=self.scale,

@@ -157,8 +157,7 @@ class RemoteCopy:
             raise UnderstudyError(f"{self.address} holds {odd}; rename or remove it")
         seen = {name: info for name, info in names.items() if not any(part[:1] == "." for part in name.split("/"))}
         if self.ours and seen and "" not in seen and not OURS & {name.partition("/")[0] for name in seen}:
-            others = f"other files ({min(seen)} …) and nothing that understudy wrote"
-            raise UnderstudyError(f"{self.address} holds {others}; choose another folder")
+            raise UnderstudyError(f"{self.address} holds other files ({min(seen)} …), none of ours; choose another")
         return seen
 
     def _is_inside(self, name: str, others: KeysView[str]) -> bool:

@@ -98,8 +98,7 @@ def cache_folder(named: Path | None = None) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        cure = "set UNDERSTUDY_CACHE to one you may write to"
-        raise UnderstudyError(f"cannot make the cache folder {folder}: {error.strerror}; {cure}") from error
+        raise UnderstudyError(f"cannot make {folder}: {error.strerror}; set UNDERSTUDY_CACHE to another") from error
     return folder
 
 
@@ -129,11 +128,9 @@ def locked(folder: Path, *, lend: bool = False) -> Iterator[None]:
         lock = FileLock(path, blocking=False, thread_local=False, fallback_to_soft=False)
         lock.acquire()
     except Timeout as error:
-        other = f"another process ({_owner(path)}); wait for it, or choose another folder"
-        raise UnderstudyError(f"{folder} is being written by {other}") from error
+        raise UnderstudyError(f"{folder} is being written by another process ({_owner(path)}); wait for it") from error
     except OSError as error:
-        cure = "check the folder, or choose one on a local disk"
-        raise UnderstudyError(f"cannot lock {folder}: {error.strerror}; {cure}") from error
+        raise UnderstudyError(f"cannot lock {folder}: {error.strerror}; choose one on a local disk") from error
     with suppress(OSError):  # on Windows what is locked may not be written
         path.write_text(f"{os.getpid()}\n")
     remove_unfinished(folder.rglob(".*"))

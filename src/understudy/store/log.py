@@ -125,8 +125,7 @@ class Log:
             finally:
                 os.close(handle)
         except OSError as error:
-            cure = "check the folder and the free space"
-            raise UnderstudyError(f"cannot write {self.path}: {error.strerror}; {cure}") from error
+            raise UnderstudyError(f"cannot write {self.path}: {error.strerror}; check folder and free space") from error
         if COPIES:
             published(self.path)
 

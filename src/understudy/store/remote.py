@@ -202,8 +202,7 @@ class RemoteLock:
     def check(self) -> None:
         if self.held and (there := self.read()) != self.held:
             self.held = b""
-            taken = f"was taken from this process ({_owner(there)}), and is left to it"
-            raise UnderstudyError(f"{self.address} {taken}; start again from what is there")
+            raise UnderstudyError(f"{self.address} was taken from this process ({_owner(there)}); start again")
 
     def release(self) -> None:
         """Nothing where it is another's by now."""
