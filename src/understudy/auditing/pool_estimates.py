@@ -242,19 +242,19 @@ def estimate(
 
 def _weighted(gold: Gold, pool: Pool, probability: Any) -> tuple[Gold, tuple[Floats, Floats | None] | None]:
     """Gold, of whose chosen rows those with a probability count; and the weights of gold and pool."""
-    drawn, batch, on_pool = gold.probability, gold.batch.numpy(), None
+    drawn, batch, on_pool = gold.probability, gold.batch, None
     if probability is not None:
         given = probability if isinstance(probability, tuple) else (probability, None)
         if len(given) != 2:
             raise UnderstudyError(f"probability is a tuple of {len(given)}; pass gold's, or gold's and the pool's")
         mine, on_pool = given
-        drawn, batch = check_probability(mine, len(gold), "probability"), None
+        drawn, batch = check_probability(mine, len(gold), "probability"), torch.zeros(len(gold), dtype=torch.long)
     if bool(drawn.isnan().all()):
         return gold, None
     gold = copy.copy(gold)
     gold.chosen = gold.chosen & drawn.isnan()
     if on_pool is None or bool(drawn.isnan().any()):
-        return gold, (draw_weights(drawn.numpy(), batch), None)
+        return gold, (draw_weights(drawn.numpy(), batch.numpy()), None)
     theirs = check_probability(on_pool, len(pool), "probability of the pool")
     if bool(theirs.isnan().any()):
         raise UnderstudyError("probability of the pool is not known (NaN) in some rows; give all, or gold's alone")
