@@ -23,9 +23,8 @@ Sources without gold get a *trial* first: gold rows to label. A source no more a
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -55,8 +54,7 @@ Rows = dict[str, Tensor]
 Splits = tuple[tuple[int, float], ...]
 
 
-@dataclass(frozen=True)
-class SourceValue:
+class SourceValue(NamedTuple):
     """A source as measured on gold."""
 
     name: str
@@ -137,8 +135,7 @@ def probs_by(votes: Tensor, on_gold: Tensor, y: Tensor, sources: Sequence[Source
     return (sharpness * total + prior).softmax(1)
 
 
-@dataclass(frozen=True)
-class LabelPlan:
+class LabelPlan(NamedTuple):
     budget: float
     cost: float
     sources: tuple[SourceValue, ...]

@@ -21,7 +21,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -118,8 +118,7 @@ def _also(folder: Path, state: Manifest) -> Iterator[Finding]:
 LOOP = FolderKind("loop", STATE, _also)
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """The outcome of a loop so far."""
 
     #: budget, stable (predictions no longer change), exhausted (no row is left) or waiting (for answers).
@@ -156,8 +155,7 @@ def drop_rounds_before(folder: Path, number: int) -> None:
 CORRECT, TEST_ROWS, DISAGREEMENT, DEFERRED = "correct", "test_rows", "disagreement", "deferred"
 
 
-@dataclass(frozen=True)
-class RoundGain:
+class RoundGain(NamedTuple):
     """One round."""
 
     round: int

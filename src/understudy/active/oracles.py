@@ -209,7 +209,6 @@ def _column(path: Path, by: str) -> dict[str, str]:
             raise UnderstudyError(f"{path} has no column {name!r}; answers need {by!r} and 'label'")
     labels: dict[str, str] = {}
     for name, label in zip(columns[by], columns["label"], strict=True):
-        if name in labels and labels[name] != label.strip():
+        if labels.setdefault(name, label.strip()) != label.strip():
             raise UnderstudyError(f"{path} answers {by} {name} twice and differently; keep one line")
-        labels[name] = label.strip()
     return labels

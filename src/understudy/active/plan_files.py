@@ -6,9 +6,8 @@ write_plan(out, plan_labels(prices, budget, answers=given.answers, …), given)
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,8 +32,7 @@ COLUMNS = ("id", "purpose", "gain", "why", "predicted", "confidence", "label")
 TEACHER = "teacher"
 
 
-@dataclass(frozen=True)
-class GivenSources:
+class GivenSources(NamedTuple):
     #: Of all sources: those with a price, then the others of the files.
     names: list[str]
     classes: int
@@ -60,7 +58,10 @@ def read_sources(
         tables["gold"], table = split_gold_pool(table, classes)
     # What reconcile wrote, or predict, whose column has another name.
     of_known = [] if known is None else [read_table(known, columns={"teacher_probs": "probabilities"})]
-    _prepare([table, *tables.values(), *of_known])
+    for one in (table, *tables.values(), *of_known):
+        if "id" not in one.names:
+            raise no_column(f"{one.path}", "id", one.names, ", by which answers are joined to rows; add it")
+    spell_ids_alike([table, *tables.values(), *of_known])
     how = find_labelling(tables, table, classes, "majority")
     labels = read_teacher(table, how)
     count = _count(how, labels, classes)
@@ -86,14 +87,6 @@ def read_sources(
     names_of = how.names.names if how.names is not None else tuple(map(str, range(count)))
     probs = _probabilities(of_known[0], table.rows_in(of_known[0])[stays], ids, how, count) if of_known else None
     return GivenSources(names, count, names_of, ids, gold_ids, votes[torch.from_numpy(stays)], on_gold, y, probs)
-
-
-def _prepare(tables: Sequence[Table]) -> None:
-    """Ids as text everywhere where one file has text ids."""
-    for one in tables:
-        if "id" not in one.names:
-            raise no_column(f"{one.path}", "id", one.names, ", by which answers are joined to rows; add it")
-    spell_ids_alike(tables)
 
 
 def _count(how: Labelling, labels: Labels | None, classes: Any) -> int:

@@ -107,8 +107,7 @@ class Audit(Shown):
         return self._sentences("warnings")
 
     def _sentences(self, part: str) -> list[str]:
-        lines: list[str] = from_report("templates").sentences("audit", part, self)
-        return lines
+        return list(from_report("templates").sentences("audit", part, self))
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON; without the curve and the scores of every single pool row."""

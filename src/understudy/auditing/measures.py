@@ -20,7 +20,7 @@ probability given.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from understudy.data.examples import Gold, Pool, drop_unlabelled
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Ranking
 from understudy.labels.forms import Labels
-from understudy.maths.classification_metrics import confusion_counts
+from understudy.maths.classification_metrics import by_class, confusion_counts
 from understudy.maths.confidence import calibration_error
 from understudy.maths.proportions import Bools, Floats, Ints, Share, exact, holm, stratified, two_sided
 from understudy.maths.temperature import calibration_gap
@@ -62,8 +62,7 @@ class TeacherLabels:
         return len(self.predicted)
 
 
-@dataclass(frozen=True)
-class AuditData:
+class AuditData(NamedTuple):
     gold: TeacherLabels
     truth: Ints
     #: Only rows with a label.
@@ -268,20 +267,18 @@ class Confusion:
 
 def accuracy_of(data: AuditData) -> Accuracy:
     """The teacher's accuracy on gold, overall and by class."""
-    classes, right = data.classes, ~data.wrong
-    predicted, actual = (np.bincount(values, minlength=classes) for values in (data.gold.predicted, data.truth))
-    correct = np.bincount(data.truth[right], minlength=classes)
-    shares: list[Any] = [None] * classes
+    matrix = confusion_counts(data.truth, data.gold.predicted, classes=data.classes)
+    correct, predicted, shares = matrix.diagonal(), matrix.sum(0), [None] * data.classes
     if data.pool is not None:
-        shares = (np.bincount(data.pool.predicted, minlength=classes) / len(data.pool)).tolist()
-    counts = zip(data.names, correct.tolist(), predicted.tolist(), actual.tolist(), shares, strict=True)
+        shares = (np.bincount(data.pool.predicted, minlength=data.classes) / len(data.pool)).tolist()
+    of_classes = zip(data.names, by_class(matrix), predicted.tolist(), shares, strict=True)
     return Accuracy(
-        overall=exact(int(right.sum()), len(right)),
+        overall=exact(int(correct.sum()), len(data.truth)),
         macro_precision=_macro(correct, predicted),
-        macro_recall=_macro(correct, actual),
+        macro_recall=_macro(correct, matrix.sum(1)),
         per_class=[
-            ClassAccuracy(name, exact(hits, called), exact(hits, rows), called, rows, pool_share)
-            for name, hits, called, rows, pool_share in counts
+            ClassAccuracy(name, one.precision, one.recall, named, one.rows, pool_share)
+            for name, one, named, pool_share in of_classes
         ],
         top_k=_top_k(data),
     )

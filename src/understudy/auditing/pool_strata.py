@@ -9,7 +9,6 @@ counts does not bias what is measured within the strata.
     measure_pool("recall", tallies, estimated=False)    # an estimate and the ends of its interval for each tally
 """
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,8 +26,7 @@ NO_LABEL = 3
 NO_ROWS = 1e-6
 
 
-@dataclass(frozen=True)
-class Proxy:
+class Proxy(NamedTuple):
     """What is known of some rows without their truth."""
 
     predicted: Ints
@@ -43,8 +41,7 @@ class Proxy:
     def score(self, label: int | Ints) -> Floats:
         """The larger, the likelier is the class (one for all rows, or one for each), among rows of one prediction."""
         if self.probs is not None:
-            found: Floats = self.probs[np.arange(len(self.predicted)), label]
-            return found
+            return np.asarray(self.probs[np.arange(len(self.predicted)), label])
         sure = np.ones(len(self.predicted)) if self.confidence is None else self.confidence
         return np.where(self.predicted == label, sure, -sure)
 

@@ -30,7 +30,7 @@ all zero (TF-IDF) stay sparse and are taken as they are: 10,000 sentences of 20,
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -66,8 +66,7 @@ PRIOR_ROWS = 3
 DENSE_STRENGTH, THIN_STRENGTH = 0.01, 1.0
 
 
-@dataclass(frozen=True)
-class FeatureReader:
+class FeatureReader(NamedTuple):
     """Reads one kind of rows as a matrix; fitted on some of them."""
 
     width: int
@@ -120,8 +119,7 @@ def _dense(rows: Rows, index: Tensor) -> NDArray[np.float32] | None:
     return x
 
 
-@dataclass(frozen=True)
-class CrossFittedModels:
+class CrossFittedModels(NamedTuple):
     models: list[nn.Module]
     features: FeatureReader
     #: Positions in ``index``, ascending, and the fold of each.
@@ -199,8 +197,7 @@ def _as_batch(x: Matrix) -> Tensor:
 
 def _probabilities(model: nn.Module, x: Matrix) -> Floats:
     with torch.inference_mode():
-        found: Floats = model(_as_batch(x)).double().softmax(1).numpy()
-    return found
+        return np.asarray(model(_as_batch(x)).double().softmax(1))
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def compare_command(
     recommendation is the option with the best expected accuracy, with its probability of being the best; it may be to
     train on gold only, or to use the teacher's own labels. A training that fails does not end the others.
 
-    Written to the folder: `report.html`, `comparison.json`, `differences.png`, one file per method and seed. The same
+    Written to the folder: `report.html`, `comparison.json`, one file per method and seed. The same
     command resumes an interrupted comparison, and adds seeds or methods to a finished one.
 
     Examples:
@@ -103,7 +103,7 @@ def _publish(
     """The page, the picture, and the same in the terminal."""
     from rich.console import Console
 
-    from understudy.report.comparison_page import write_comparison_report, write_difference_plot
+    from understudy.report.comparison_page import write_comparison_report
     from understudy.report.figures import measure_teacher
 
     (gold, pool), verdict = examples.both, comparison.sentences
@@ -112,7 +112,6 @@ def _publish(
         lead=f"{len(gold):,} gold rows, {len(pool):,} pool rows, {how}.",
         trust=measure_teacher(gold, pool, classes=classes, class_names=examples.class_names),
     )  # fmt: skip
-    write_difference_plot(out / "differences.png", comparison)
     Console().print(comparison.table())
     for sentence in verdict:
         typer.echo(sentence)

@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -224,7 +224,7 @@ class AskRun:
             await stack.enter_async_context(ledger.journal)
             for requester in requesters:
                 await stack.enter_async_context(requester.journal)
-                await stack.enter_async_context(requester.endpoint)
+                await stack.enter_async_context(requester.endpoint.client)
             workers = [asyncio.create_task(work()) for _ in range(min(self.plan.options.concurrency, len(tasks)))]
             try:
                 await asyncio.wait(workers)
@@ -256,8 +256,7 @@ class AskRun:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class CostEstimate:
+class CostEstimate(NamedTuple):
     """Of one model; ``most_cost``: an upper bound without retries."""
 
     model: str

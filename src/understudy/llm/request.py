@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import StrictUndefined, TemplateError, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -157,8 +157,7 @@ class ServerFeatures:
         return replace(self, **gone)
 
 
-@dataclass(frozen=True)
-class LabelModel:
+class LabelModel(NamedTuple):
     """A model, its address, and its prices."""
 
     name: str
@@ -170,8 +169,7 @@ class LabelModel:
         return f"{self.name} at {self.base_url}"
 
 
-@dataclass(frozen=True)
-class AskPlan:
+class AskPlan(NamedTuple):
     prompt: Prompt
     models: tuple[LabelModel, ...]
     #: With defaults filled in.

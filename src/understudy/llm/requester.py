@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 from understudy.errors import UnderstudyError, first_line, optional, warn
@@ -69,24 +69,20 @@ class RequestError(Exception):
 class Endpoint:
     def __init__(self, model: LabelModel, timeout: float) -> None:
         self.model, self.timeout = model, timeout
-        self._key = read_key(model.base_url, model.key_env)
+        key = read_key(model.base_url, model.key_env)
         # Every letter as it is or as JSON may escape it, also in JSON within JSON; "(?!)" matches nothing.
-        plain = [r"(?<=\\)" if letter == "\\" else re.escape(letter) for letter in self._key]
-        letters = [rf"\\*+(?:{same}|u(?i:{ord(letter):04x}))" for same, letter in zip(plain, self._key, strict=True)]
+        plain = [r"(?<=\\)" if letter == "\\" else re.escape(letter) for letter in key]
+        letters = [rf"\\*+(?:{same}|u(?i:{ord(letter):04x}))" for same, letter in zip(plain, key, strict=True)]
         self._secret = re.compile(r"(?<!\\)" + "".join(letters) if len(letters) >= _SECRET else "(?!)")
         self._httpx = optional("httpx2", "asking an LLM needs httpx2", "llm")
 
-    async def __aenter__(self) -> Self:
         # A server that is not there is found out in seconds, however long its answers may take.
-        timeout = self._httpx.Timeout(self.timeout, connect=min(self.timeout, _CONNECT))
-        self._client = self._httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {self._key or 'none'}"}, timeout=timeout, follow_redirects=True,
+        waits = self._httpx.Timeout(timeout, connect=min(timeout, _CONNECT))
+        #: To be entered and left with all requests.
+        self.client = self._httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {key or 'none'}"}, timeout=waits, follow_redirects=True,
             limits=self._httpx.Limits(max_connections=None),
         )  # fmt: skip
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._client.aclose()
 
     async def send(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The response's body, with at least one choice; or a RequestError."""
@@ -114,7 +110,7 @@ class Endpoint:
     async def _post(self, body: Mapping[str, Any]) -> tuple[Any, bytes]:
         """The response, and its body up to ``MOST_BYTES``, unpacked."""
         content = bytearray()
-        async with self._client.stream("POST", f"{self.model.base_url}/chat/completions", json=body) as response:
+        async with self.client.stream("POST", f"{self.model.base_url}/chat/completions", json=body) as response:
             async for part in response.aiter_bytes():
                 content += part
                 if len(content) > MOST_BYTES:

@@ -15,15 +15,15 @@ way.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from understudy.maths.proportions import LEVEL, UNKNOWN, Floats, Ints, Share, area, exact, placements, stratified
 
 
-@dataclass(frozen=True)
-class ClassMetrics:
+class ClassMetrics(NamedTuple):
     #: Rows of the class.
     rows: int
     precision: Share

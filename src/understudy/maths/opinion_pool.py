@@ -15,6 +15,7 @@ count for every class (multinomial regression), with a ridge of its own, and nee
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,8 +29,7 @@ RIDGE_WEIGHT, RIDGE_BIAS, RIDGE_FULL = 1.0, 3.0, 10.0
 MOST_NUMBERS = 20_000
 
 
-@dataclass(frozen=True, eq=False)
-class Prior:
+class Prior(NamedTuple):
     """What weights are where few rows tell nothing."""
 
     #: ``(M,)``.

@@ -200,8 +200,7 @@ def placements(score: Floats, kind: Bools) -> Floats:
 def _ranks(score: Floats) -> Floats:
     """From 1; ties share the mean of theirs."""
     _, distinct, counts = np.unique(score, return_inverse=True, return_counts=True)
-    ranks: Floats = (counts.cumsum() - (counts - 1) / 2)[distinct]
-    return ranks
+    return np.asarray((counts.cumsum() - (counts - 1) / 2)[distinct])
 
 
 def area(scores: ArrayLike, is_kind: ArrayLike) -> Share:

@@ -117,8 +117,7 @@ def _statistic(strata: Strata, c: Floats, p: Floats, critical: float) -> Floats:
     skew = (critical**2 - 1) / 6 * third / np.maximum(variance, 1e-300)
     # Where all shares are 0 or 1 the variance is 0, and the two sums may differ by rounding.
     beyond = np.maximum(np.abs(gap) - np.maximum(np.sign(gap) * skew, 0) - 1e-12, 0)
-    found: Floats = np.copysign(beyond, gap) / np.sqrt(np.maximum(variance, 1e-300))
-    return found
+    return np.asarray(np.copysign(beyond, gap) / np.sqrt(np.maximum(variance, 1e-300)))
 
 
 def constrained_shares(hits: Floats, rows: Floats, c: Floats, t: Floats) -> Floats:

@@ -9,10 +9,9 @@ every row is a benchmark's, whose truth is not looked at. The labels tell whethe
 labels look random (``active/watch.py``).
 """
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from understudy.acquisition.select import Scores, explain, inclusion, pick_rows, strategy_named
 from understudy.acquisition.strategy import ArrayRows, ScoredRows
-from understudy.active.watch import REFERENCE_ROWS, NoiseWatch, noise_watch, watch_features
+from understudy.active.watch import REFERENCE_ROWS, NoiseWatch, watch_features
 from understudy.data.fitted_rows import hash_rows
 from understudy.errors import UnderstudyError, warn
 from understudy.features.featuriser import Featuriser
@@ -37,8 +36,7 @@ from understudy.store.arrow import Array
 from understudy.training.run import EMA_FILE
 
 
-@dataclass(frozen=True)
-class SelectedBatch:
+class SelectedBatch(NamedTuple):
     """The selected rows, in order, with score, reason and prediction of each."""
 
     rows: Tensor
@@ -127,8 +125,6 @@ def _scored(
 
 
 def _watch(rows: ScoredRows, labelled: Tensor, labels: Tensor, picks: Tensor, seed: int) -> NoiseWatch:
-    if isinstance(rows, ArrayRows):
-        return noise_watch(rows.arrays["hidden"], labelled, labels, picks, seed=seed)
     others = torch.ones(rows.parts[-1].stop, dtype=torch.bool).index_fill(0, labelled, False)
     drawn = uniform(rows.parts, REFERENCE_ROWS, available=others, key=seed)
     known, batch, reference = (rows.take(index)["hidden"] for index in (labelled, picks, drawn))

@@ -1,19 +1,15 @@
 """The page of a comparison, and its pictures.
 
 write_comparison_report("report.html", comparison, title="…", verdict=[…])
-write_difference_plot("differences.png", comparison)     # a file of its own
 """
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from understudy.comparison.digits_demo import DemoResult
 from understudy.comparison.interval import Interval, chance
@@ -23,7 +19,6 @@ from understudy.report import figures
 from understudy.report.figures import MeasuredTeacher
 from understudy.report.recommendation_text import metric_unit, row_texts
 from understudy.report.templates import facts, sentences, write_page
-from understudy.store.files import write_bytes
 
 
 def write_comparison_report(
@@ -81,43 +76,24 @@ def interval_figure(comparison: Comparison) -> Markup:
 
 
 def difference_figure(comparison: Comparison) -> Markup | None:
-    """Each method's difference to the reference; None where there is nothing to hold against it."""
-    differences = _differences(comparison)
+    """Each method's difference to the reference; None where there is nothing to hold against it.
+
+    A full point: the difference holds after correction for the number of methods; a hollow one: it may be luck."""
+    differences = {line.method: line.difference for line in comparison.rows() if line.difference is not None}
     if not differences:
         return None
-    with figures.drawing("differences", 0.85 + 0.42 * len(differences)) as (ax, result):
-        _draw_differences(ax, comparison, differences)
-    return result[0]
-
-
-def write_difference_plot(path: Path, comparison: Comparison) -> None:
-    """The same as a PNG file; none where there is nothing to hold against it."""
-    differences = _differences(comparison)
-    if not differences:
-        return
-    with matplotlib.rc_context(figures.LOOK):
-        figure = Figure(figsize=(figures.WIDTH, 0.85 + 0.42 * len(differences)), layout="constrained")
-        _draw_differences(figure.add_subplot(), comparison, differences)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=200)
-    write_bytes(path, buffer.getvalue())
-
-
-def _differences(comparison: Comparison) -> dict[str, Interval]:
-    return {line.method: line.difference for line in comparison.rows() if line.difference is not None}
-
-
-def _draw_differences(ax: Axes, comparison: Comparison, differences: dict[str, Interval]) -> None:
-    """A full point: the difference holds after correction for the number of methods; a hollow one: it may be luck."""
     adjusted = {} if comparison.recommendation is None else comparison.recommendation.adjusted
     theirs = comparison.outcomes[comparison.reference]
-    ax.axvline(0, color=figures.GREY, lw=1.2)
-    for y, (method, difference) in enumerate(reversed(differences.items())):
-        mine = comparison.outcomes[method]
-        seeds = [seed_difference(mine[seed], theirs[seed]) for seed in mine if seed in theirs]
-        full = adjusted.get(method, difference.p_value) < LEVEL
-        _draw_interval(ax, y, seeds, difference, look_of(comparison, method)[0], full=full)
-    figures.name_lines(ax, list(differences), f"test {comparison.metric_name} minus {comparison.reference}, points")
+    with figures.drawing("differences", 0.85 + 0.42 * len(differences)) as (ax, result):
+        ax.axvline(0, color=figures.GREY, lw=1.2)
+        for y, (method, difference) in enumerate(reversed(differences.items())):
+            mine = comparison.outcomes[method]
+            seeds = [seed_difference(mine[seed], theirs[seed]) for seed in mine if seed in theirs]
+            full = adjusted.get(method, difference.p_value) < LEVEL
+            _draw_interval(ax, y, seeds, difference, look_of(comparison, method)[0], full=full)
+        title = f"test {comparison.metric_name} minus {comparison.reference}, points"
+        figures.name_lines(ax, list(differences), title)
+    return result[0]
 
 
 def seed_difference(one: Outcome, other: Outcome) -> float:

@@ -10,9 +10,8 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -30,8 +29,7 @@ from understudy.maths.proportions import Share, exact, widen
 from understudy.report.templates import shorten
 
 
-@dataclass(frozen=True)
-class MeasuredTeacher:
+class MeasuredTeacher(NamedTuple):
     """The teacher's estimated accuracy, and the gold rows it comes from."""
 
     estimate: Reliability

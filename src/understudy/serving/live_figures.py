@@ -37,11 +37,8 @@ class LiveFigures:
         p50, p99 = (times[min(len(times) - 1, int(len(times) * part))] * 1000 for part in (0.5, 0.99))
         return {"rows": rows, "share": deferred / max(rows, 1), "p50": p50, "p99": p99, "requests": len(self._last)}
 
-    def prometheus(self, gauges: Mapping[str, float], version: str) -> str:
-        """``gauges``: further values, by name."""
-        return "".join(f"{line}\n" for line in self._lines(gauges, version))
-
-    def _lines(self, gauges: Mapping[str, float], version: str) -> Iterator[str]:
+    def prometheus(self, gauges: Mapping[str, float], version: str) -> Iterator[str]:
+        """Its lines. ``gauges``: further values, by name."""
         counters: dict[str, Any] = {
             "requests_total": {f'path="{path}",status="{status}"': n for (path, status), n in self.requests.items()},
             "rows_total": {f'answered_by="{who}"': n for who, n in self.rows.items()},

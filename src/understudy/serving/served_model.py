@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -89,8 +89,7 @@ def _exported(folder: Path) -> Path:
     return made
 
 
-@dataclass(frozen=True, eq=False)
-class _Job:
+class _Job(NamedTuple):
     rows: Sequence[Row]
     future: "asyncio.Future[Prediction] | None"
 
@@ -128,8 +127,7 @@ class BatchWorker:
                 raise outcome
             return outcome
         future: asyncio.Future[Prediction] = self._loop.create_future()
-        job = _Job(rows, future)
-        self._arrived.append(job)
+        self._arrived.append(_Job(rows, future))
         if len(self._arrived) == 1:  # after all other requests that are ready now
             self._loop.call_soon(self._take)
         return await future

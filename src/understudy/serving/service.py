@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,8 +111,8 @@ class Service:
         self._page = jinja2.Environment(autoescape=True).from_string(page)
         self._css = files("understudy.web").joinpath("page", "page.css").read_text(encoding="utf-8")
         routes = [
-            Route("/predict", self.predict, methods=["POST"]),
-            Route("/v1/chat/completions", self.chat, methods=["POST"]),
+            Route("/predict", partial(self._respond, self._predict), methods=["POST"]),
+            Route("/v1/chat/completions", partial(self._respond, self._chat), methods=["POST"]),
             Route("/v1/models", self.models),
             Route("/v1/models/{name:path}", self.models),
             Route("/health", self.health),
@@ -145,9 +146,6 @@ class Service:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
             yield
 
-    async def predict(self, request: Request) -> Response:
-        return await self._respond(request, "/predict", self._predict)
-
     async def _predict(self, body: Mapping[str, Any]) -> Response:
         rows = [body["row"]] if "row" in body else body["rows"]
         columns = [each for each in rows.values() if hasattr(each, "__len__")] if isinstance(rows, dict) else [rows]
@@ -155,9 +153,6 @@ class Service:
             raise ValueError(f"'rows' is a list of at most {MOST_ROWS:,}")
         served, answers = await self.answers(self.worker.served.model.sent_rows(rows))
         return JSONResponse({"predictions": answers, "model": served.name, "version": served.version})
-
-    async def chat(self, request: Request) -> Response:
-        return await self._respond(request, "/v1/chat/completions", self._chat)
 
     async def _chat(self, body: Mapping[str, Any]) -> Response:
         model = self.worker.served.model
@@ -170,9 +165,9 @@ class Service:
             return StreamingResponse(events(body, whole), media_type="text/event-stream")
         return JSONResponse(whole)
 
-    async def _respond(self, request: Request, path: str, answer: Any) -> Response:
+    async def _respond(self, answer: Any, request: Request) -> Response:
         """The answer to a request with a JSON body, or why there is none, as OpenAI words it."""
-        status, message = 400, ""
+        path, status, message = request.url.path, 400, ""
         self.worker.active += 1
         try:
             content = await read_body(request, MOST_BYTES)
@@ -242,7 +237,8 @@ class Service:
     async def metrics(self, request: Request) -> Response:
         worker = self.worker
         gauges = {"batches_total": worker.batches, "batch_rows_total": worker.rows, **self._costs()}
-        return PlainTextResponse(self.figures.prometheus(gauges, worker.served.version))
+        lines = self.figures.prometheus(gauges, worker.served.version)
+        return PlainTextResponse("".join(f"{line}\n" for line in lines))
 
     def _costs(self) -> dict[str, float]:
         """Of the teacher, in all; and what the rows without a request would have cost at its mean."""

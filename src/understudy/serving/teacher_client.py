@@ -60,7 +60,7 @@ class TeacherClient:
 
     async def __aenter__(self) -> Self:
         self._open.callback(self.folder.seal)  # after the journals have ended, while the folder is still ours
-        for part in (self.ledger.journal, self._requester.journal, self._requester.endpoint):
+        for part in (self.ledger.journal, self._requester.journal, self._requester.endpoint.client):
             await self._open.enter_async_context(part)
         return self
 

@@ -15,6 +15,7 @@ import os
 import secrets
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -100,11 +101,9 @@ def _own_names() -> tuple[str, str]:
 
 
 def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError):
+        return bool(ipaddress.ip_address(name))
+    return False
 
 
 def token_of(secret: bytes, annotator: str) -> str:
@@ -130,9 +129,8 @@ def _make_secret(path: Path) -> None:
     with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
         file.write(secrets.token_hex(32))
     try:
-        os.link(temporary, path)
-    except FileExistsError:
-        pass
+        with suppress(FileExistsError):
+            os.link(temporary, path)
     finally:
         temporary.unlink()
 
@@ -159,11 +157,10 @@ class Guard:
     def _refused(self, request: Request) -> Response | None:
         """What to say instead; None where the request goes on."""
         access, path = self.access, request.scope["path"]
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.scope["headers"]}
-        bearer = headers.get("authorization", "")
+        bearer = request.headers.get("authorization", "")
         if path in access.free or (not access.page_only and access.owner(bearer.removeprefix("Bearer ")) is not None):
             return None  # no browser sends a token of its own accord, whatever a name was made to point to
-        why = access.refusal(request.method, headers)
+        why = access.refusal(request.method, request.headers)
         if why is not None:
             return PlainTextResponse(why, 403)
         if not access.tokens:

@@ -56,7 +56,10 @@ class AnswerBook:
         self.path, self.lease, self._clock, self._pin = Path(path), lease, clock, pin
         if classes is None and not self.path.exists():
             raise UnderstudyError(f"{self.path} does not exist; begin a book with its classes, or check the path")
-        _check_sizes(0.0 if overlap is None else overlap, 2 if people is None else people)
+        if overlap is not None and not 0 <= overlap <= 1:
+            raise UnderstudyError(f"overlap={overlap} is no share of the rows; give a number from 0 to 1")
+        if people is not None and people < 2:
+            raise UnderstudyError(f"people={people}: rows that overlap go to two people or more")
         self.file = BookFile(self.path)
         with self.file.writing() as state:
             self.settings = self._resolve(state, classes, {"overlap": overlap, "people": people})
@@ -130,7 +133,8 @@ class AnswerBook:
         with self.file.writing() as state:
             row = _number(state, id)
             shown = self.file.was_suggested(row, annotator)
-            self._write(state, AnswerLine(name or _name(), annotator, row, label, suggested=shown, seconds=seconds))
+            name = name or secrets.token_hex(16)
+            self._write(state, AnswerLine(name, annotator, row, label, suggested=shown, seconds=seconds))
 
     def undo(self, *, annotator: str, undoes: str | None = None, name: str | None = None, tab: str = "") -> str | None:
         """Undoes one of a person's answers, by default the last, and leases them the row again.
@@ -142,8 +146,8 @@ class AnswerBook:
             undoes = undoes or next(reversed(history), None)
             if undoes is None:
                 return None
-            answered = state.lines.get(undoes)
-            line = AnswerLine(name or _name(), annotator, -1 if answered is None else answered.row, undoes=undoes)
+            row = state.lines[undoes].row if undoes in state.lines else -1
+            line = AnswerLine(name or secrets.token_hex(16), annotator, row, undoes=undoes)
             if line.name not in state.lines and undoes not in history:
                 raise UnderstudyError("that answer is not there any more; undo another one")
             self._write(state, line)
@@ -288,17 +292,6 @@ class AnswerBook:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _check_sizes(overlap: float, people: int) -> None:
-    if not 0 <= overlap <= 1:
-        raise UnderstudyError(f"overlap={overlap} is no share of the rows; give a number from 0 to 1")
-    if people < 2:
-        raise UnderstudyError(f"people={people}: rows that overlap go to two people or more")
-
-
-def _name() -> str:
-    return secrets.token_hex(16)
 
 
 def _number(state: LabellingState, id: Any) -> int:

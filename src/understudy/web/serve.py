@@ -66,8 +66,7 @@ class LabelServer(HttpServer):
         self.book, self.cards, cards.classes = book, cards, book.classes
         if host not in LOOPBACK:
             warn(f"the page is served to {host}, unencrypted: rows and answers can be read on the network")
-        key = book.path.with_name(f"{book.path.name}.key")
-        secret = stored_secret(key)
+        secret = stored_secret(book.path.with_name(f"{book.path.name}.key"))
         tokens = {name: token_of(secret, name) for name in people}
         # One cookie per book: they are not separate by port.
         access = Access(host, tokens, f"understudy-{book.settings['book']}", STRANGER)
