@@ -217,6 +217,8 @@ def test_what_it_cannot_estimate_is_refused() -> None:
     gold, pool = by_hand()
     with pytest.raises(us.UnderstudyError, match=r"what='mean'\) is not known; choose from share, accuracy"):
         us.estimate(gold, pool, what=["mean"])
+    with pytest.raises(us.UnderstudyError, match=r"what=''\) is not known"):
+        us.estimate(gold, pool, what=[])
     with pytest.raises(us.UnderstudyError, match="by holds 3 values for 100 gold rows"):
         us.estimate(gold, pool, by=(["a", "b", "c"], ["a"] * 10_000))
     with pytest.raises(us.UnderstudyError, match="by holds 1 values for 100 gold rows"):

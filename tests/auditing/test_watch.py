@@ -1,6 +1,7 @@
 """Watching a teacher: what gives an alarm and what does not, and a folder that is continued after a kill."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -161,7 +162,7 @@ def test_weeks_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_log_has_a_look_for_every_week_that_is_over(tmp_path: Path) -> None:
     anchors, log = write(tmp_path / "anchors.csv", TRUTH), tmp_path / "log.csv"
     some = list(TRUTH.items())
-    weeks = ["2026-01-05", "2026-01-11T23:59:59", "2026-01-12", "2999-01-01"]
+    weeks = ["2026-01-05", "2026-01-11T23:59:59", "2026-01-12", datetime.now(UTC).date().isoformat()]
     rows = [f"{day},{id},{label}" for day in weeks for id, label in some[:30]]
     log.write_text("\n".join(["time,id,label", *rows]) + "\n")
     call(0, tmp_path / "llm", "--gold", anchors, "--answers", log)
@@ -192,9 +193,30 @@ def test_answers_that_come_after_the_look_of_their_week_are_part_of_the_next(tmp
     assert look_at([*late, *later, *rows]) == [("2025-W01", 20), ("2025-W02", 3)]
 
 
+def test_every_answer_counts_once(tmp_path: Path) -> None:
+    """Also those of a second file of the same week, which were left out for rows that had been read; not those that
+    are written twice, nor of a year that is a typing error."""
+    anchors, some = write(tmp_path / "anchors.csv", TRUTH), {id: TRUTH[id] for id in list(TRUTH)[:30]}
+    monday = write(tmp_path / "monday.csv", some, time="2026-01-05")
+    tuesday = write(tmp_path / "tuesday.csv", some, time="2026-01-06")
+    for _ in range(2):
+        call(0, tmp_path / "llm", "--gold", anchors, "--answers", monday, "--answers", tuesday)
+    call(0, tmp_path / "llm", "--answers", write(tmp_path / "later.csv", some, time="2026-01-12"))
+    assert [look.anchors for look in WatchFolder(tmp_path / "llm").watch.looks] == [30, 60]
+    for more in ({}, {"time": "2026-01-05"}):
+        twice = write(tmp_path / "twice.csv", some, **more)
+        twice.write_text(twice.read_text() + twice.read_text().splitlines()[1] + "\n")
+        assert "more than once; keep each answer once" in call(2, tmp_path / "llm", "--answers", twice)
+    future = write(tmp_path / "future.csv", some, time=(datetime.now(UTC) + timedelta(days=3)).date().isoformat())
+    assert "which is to come; correct it" in call(2, tmp_path / "llm", "--answers", future)
+
+
 def test_a_look_without_anchors_is_json_and_an_anchor_has_one_truth(tmp_path: Path) -> None:
     anchors = write(tmp_path / "anchors.csv", TRUTH)
-    call(0, tmp_path / "llm", "--gold", anchors, "--answers", write(tmp_path / "new.csv", {"x1": "pos", "x2": "neg"}))
+    new = write(tmp_path / "new.csv", {"x1": "pos", "x2": "neg"})
+    assert "No answer of the last look is to an anchor" in call(
+        0, tmp_path / "llm", "--gold", anchors, "--answers", new
+    )
 
     def refuse(name: str) -> None:
         raise AssertionError(name)

@@ -303,6 +303,9 @@ def test_labels_given_with_a_suggestion_in_view_never_estimate(save: Any) -> Non
         found = read_examples(pool=pool, **{role: drawn if role == "gold" else [drawn]}).gold
         assert found is not None and found.probability is not None
         assert found.probability.isnan().tolist() == [True, False, True] and float(found.probability[1]) == 0.25
+    none = save("none.parquet", id=["a", "b", "c"], probability=[0.5, 0.0, 1.0], **marks)  # read as NaN before
+    with pytest.raises(UnderstudyError, match=r"'probability' row 1 is 0; a probability is above 0"):
+        read_examples(pool=pool, gold=none)
     batch = save("unsure.csv", id=["a", "b"], label=[0, 1], suggestion_shown=["", "no"])
     with pytest.raises(UnderstudyError, match=r"unsure\.csv line 2: column 'suggestion_shown' row 0 is ''; write true"):
         read_examples(pool=pool, chosen=[batch])

@@ -208,7 +208,7 @@ def estimate(
     rows are known too, which narrows the intervals.
     """
     what = [what] if isinstance(what, str) else list(what or ())
-    if unknown := [name for name in what if name not in WHAT]:
+    if unknown := [name for name in what or [""] if name not in WHAT]:
         raise UnderstudyError(f"estimate(what={unknown[0]!r}) is not known; choose from {', '.join(WHAT)}")
     check_sets(gold, pool, both_for="estimate")
     gold, pool = weighed(gold, gold), weighed(pool, gold)

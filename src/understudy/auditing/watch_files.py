@@ -10,7 +10,7 @@ stored with the answers, so that an alarm once given stays given.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +65,7 @@ class WatchFolder:
             raise UnderstudyError(f"{folder} was begun with {of_year} looks a year, not {looks_a_year}; leave it out")
         self.watch = TeacherWatch(self._settings["truth"], looks_a_year=of_year)
         self._sources: set[str] = set()
-        #: Answers that were read, by week and id; and those of them that no look has yet.
+        #: Answers that were read, by week, time and id; and those of them that no look has yet.
         self._counted: Counter[str] = Counter()
         self._late: Answers = []
         if begun:
@@ -94,7 +94,7 @@ class WatchFolder:
         WATCH.write(self.folder, self._settings)
 
     def add(self, answers: Answers, *, name: str, source: str, rows: Sequence[str] = ()) -> Look | None:
-        """Adds a look; None where one of the same ``source`` is there already. ``rows``: week and id of each answer."""
+        """Adds a look; None where one of the same ``source`` is there already. ``rows``: week, time and id of each."""
         if source in self._sources:
             return None
         look = self.watch.add(answers, name=name)
@@ -111,14 +111,14 @@ class WatchFolder:
         table = read_table(path, columns=columns)
         answers = list(zip(_ids(table), _labels(table, self.watch.classes[:-1]), strict=True))
         if "time" not in table.names:
+            _once(table, Counter(id for id, _ in answers))
             source = f"{as_given(path)} {digest(split_part(local_path(path))[0].read_bytes())}"
             look = self.add(answers, name=as_given(path), source=source)
             return [] if look is None else [look]
         left, new, looks = self._counted.copy(), list[tuple[str, tuple[str, str]]](), list[Look | None]()
         last = max((key.split()[0] for key in left), default="")
         for week, some in _weeks(table, answers):
-            for answer in some:
-                key = f"{week} {answer[0]}"
+            for key, answer in some:
                 if left[key]:
                     left[key] -= 1
                 else:
@@ -179,14 +179,28 @@ def _labels(table: Table, classes: list[str]) -> list[str]:
     return ["" if code < 0 else classes[code] for code in labels.top1().tolist()]
 
 
-def _weeks(table: Table, answers: Answers) -> list[tuple[str, Answers]]:
-    """The answers of every week that is over, in order."""
-    weeks: dict[str, Answers] = {}
-    for row, (time, answer) in enumerate(zip(table.texts("time"), answers, strict=True)):
+def _weeks(table: Table, answers: Answers) -> list[tuple[str, list[tuple[str, tuple[str, str]]]]]:
+    """The answers of every week that is over, in order, each with its week, time and id."""
+    weeks: dict[str, list[tuple[str, tuple[str, str]]]] = {}
+    now = datetime.now(UTC)
+    for row, (text, answer) in enumerate(zip(table.texts("time"), answers, strict=True)):
         try:
-            year, week, _ = datetime.fromisoformat(time.strip()).isocalendar()
+            time = datetime.fromisoformat(text.strip())
         except ValueError as error:
-            raise UnderstudyError(f"{table.where('time')} row {row} is {time!r}; write it like 2026-03-31") from error
-        weeks.setdefault(f"{year}-W{week:02}", []).append(answer)
-    year, week, _ = datetime.now(UTC).isocalendar()
-    return [(name, weeks[name]) for name in sorted(weeks) if name < f"{year}-W{week:02}"]
+            raise UnderstudyError(f"{table.where('time')} row {row} is {text!r}; write it like 2026-03-31") from error
+        if time.date() > now.date() + timedelta(days=1):  # in every time zone
+            raise UnderstudyError(f"{table.where('time')} row {row} is {text!r}, which is to come; correct it")
+        weeks.setdefault(_week(time), []).append((f"{_week(time)} {time.isoformat()} {answer[0]}", answer))
+    _once(table, Counter(key for some in weeks.values() for key, (id, _) in some if id))
+    return [(name, weeks[name]) for name in sorted(weeks) if name < _week(now)]
+
+
+def _week(time: datetime) -> str:
+    year, week, _ = time.isocalendar()
+    return f"{year:04}-W{week:02}"
+
+
+def _once(table: Table, counts: Counter[str]) -> None:
+    """An answer that is written twice would count as two."""
+    if twice := [key for key, count in counts.items() if key and count > 1]:
+        raise UnderstudyError(f"{table.path} holds {twice[0]!r} more than once; keep each answer once, or add its time")

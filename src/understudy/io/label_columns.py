@@ -61,7 +61,7 @@ def drawn_with(cells: Sequence[Any], where: str) -> Tensor:
     numbers = []
     for row, cell in enumerate(cells):
         try:
-            numbers.append(float(cell) if str(cell or "").strip() else float("nan"))
+            numbers.append(float(cell) if str("" if cell is None else cell).strip() else float("nan"))
         except ValueError as error:
             raise UnderstudyError(f"{where} row {row} is {cell!r}; write a number above 0, up to 1") from error
     return check_probability(torch.tensor(numbers, dtype=torch.float64), len(numbers), where)
