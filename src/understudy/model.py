@@ -124,7 +124,8 @@ class Model(Shown):
         return self.run.predict(rows, teacher=teacher)
 
     def suspects(self, n: int = 20) -> Any:
-        """The pool rows whose labels are most likely wrong, with a suggested class: a frame."""
+        """The pool rows whose labels are most likely wrong, with a suggested class: a frame. ``probability``: that the
+        label is wrong; ``confidence``: the teacher's in its label (of votes, how far ahead the label is)."""
         gold, pool, texts = self.examples.gold, self.examples.pool, self.examples.texts
         if gold is None or pool is None:
             raise UnderstudyError("suspect labels are found in a pool by gold; this model was trained on one of them")

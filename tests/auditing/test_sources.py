@@ -86,7 +86,7 @@ def test_terminal_json_and_page(tmp_path: Path) -> None:
     out = io.StringIO()
     print_audit(audit, Console(file=out, width=100))
     assert "expert" in out.getvalue() and "… 4 more" in out.getvalue()
-    assert any("Largest gain of 24 sources: expert" in sentence for sentence in audit.verdict)
+    assert any("expert has the largest gain of 24 sources" in sentence for sentence in audit.verdict)
     stored = json.loads(json.dumps(audit.to_dict()))["sources"]
     assert stored["each"][0]["name"] == "expert" and len(stored["each"]) == 24
     assert stored["each"][0]["gain"]["low"] > 0

@@ -66,7 +66,7 @@ def test_suspects_are_shown_with_their_text(folder: Path) -> None:
             lines.writerow([f"r{row}", f"it was {word} {row}", given, label if row < 60 else ""])
     output = call("audit --gold texts.csv --pool texts.csv --text message --out texts.html --rows-wrong 3").output
     page = (folder / "texts.html").read_text(encoding="utf-8")
-    assert "line of texts.csv" in page and "it was awful 70" in page and "<b>" not in page
+    assert "Lines of texts.csv" in page and "it was awful 70" in page and "<b>" not in page
     assert "it was awful 70" in output
 
 

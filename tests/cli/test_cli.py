@@ -62,7 +62,7 @@ def test_train_then_predict(folder: Path) -> None:
     assert run.facts["gold_rows"] == 30 and run.facts["pool_rows"] == 60
     page = (folder / "run" / "report.html").read_text()
     assert "slam lower_bound=0.6" in page and "Reliability of the teacher" in page
-    seconds = r"[\d.]+, [\d.]+ features, [\d.]+ choices and label sources, [\d.]+ training, [\d.]+ evaluation"
+    seconds = r"[\d.]+ \(features [\d.]+, choices and label sources [\d.]+, training [\d.]+, evaluation [\d.]+\)"
     assert re.search(f"Whole run, seconds.*?{seconds}", page, re.DOTALL)
 
     shown = call("predict", "run", "test.npz", "--out", "predictions.parquet").stdout
@@ -283,6 +283,15 @@ def test_as_a_program(folder: Path) -> None:
     assert again.rest() == "" and again.wait() == 2
     errors = (folder / "errors").read_text()
     assert errors.startswith("error: ") and errors.count("\n") == 1
+
+
+def test_an_option_whose_last_value_alone_would_count_is_given_once(folder: Path) -> None:
+    error = call("train --gold gold.csv --teacher ana --teacher ben --out run", code=2).stderr
+    assert "'--teacher': given 2 times; give it once; a list has commas (a,b)" in error
+    error = call(
+        "train --gold no.csv --gold +more.csv --quiet --quiet --lr 1 --lr 2 --column a=b --column c=d --out run", code=2
+    ).stderr
+    assert "times" not in error and "no.csv" in error
 
 
 def test_options_have_one_name_in_every_command() -> None:

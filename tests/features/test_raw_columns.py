@@ -131,6 +131,7 @@ def test_empty_columns_are_left_out_and_named() -> None:
     ("values", "said"),
     [
         (["1", "2", "3", "4", "1", "?"] * 2, "holds numbers and '?', so it is a category; leave such cells empty, "),
+        (["1,5", "80,25", "3", "4.100,75", "1", "k. A."] * 2, "holds numbers and 'k. A.', so it is a category; leave "),
         ([f"{n}/3/2025" for n in range(1, 13)], "'1/3/2025' may be a day or a month first, so it is left out; say "),
     ],
 )  # fmt: skip
@@ -142,6 +143,15 @@ def test_what_looks_like_numbers_or_dates_and_is_not_is_said(values: list[str], 
         warnings.simplefilter("always")
         _fit({"c": _texts(*values), "n": np.arange(12.0)}, types={"c": "text"})
     assert not any(said in str(each.message) for each in other)
+
+
+def test_a_named_column_that_is_nearly_numbers_is_said_before_it_is_refused() -> None:
+    cells = [f"{n},25" for n in range(120)] + ["n/a"]
+    with (
+        pytest.warns(UnderstudyWarning, match="holds numbers and 'n/a'"),
+        pytest.raises(UnderstudyError, match="121 distinct values"),
+    ):
+        Featuriser.fit({"price": _texts(*cells)}, FeatureOptions(columns=("price",)), where="train.csv")
 
 
 def test_dates_alone_do_not_stand_for_a_table_with_texts() -> None:

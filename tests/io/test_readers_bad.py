@@ -40,6 +40,7 @@ def refused(path: Path, *said: str) -> None:
         ("t.csv", b"a,b\n1,2\n3\n", ["t.csv", "Row #3", "Expected 2 columns, got 1"]),
         ("t.csv", b"a,b\n1,2,3\n", ["t.csv", "Row #2", "Expected 2 columns, got 3"]),
         ("t.csv", b"a,a\n1,2\n", ["two columns are named 'a'"]),
+        ("t.csv", b"Report,,\na,b,c\n1,2,3\n", ["t.csv: the first row names only some of the columns; name all"]),
         ("t.csv", b"a,b\n1,\xff\n", ["t.csv: line 2 is not UTF-8"]),
         ("t.csv", b"id,b\n\xff,1\n", ["t.csv: line 2 is not UTF-8"]),
         ("t.csv", b"\xff\xfe,b\n1,2\n", ["t.csv", "utf-16"]),

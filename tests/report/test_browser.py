@@ -47,12 +47,18 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         us.models.linear(10, 12), gold, pool, us.vanilla(), epochs=3, test=test, out=folder / "run",
         progress=False, evaluate=True, notes={"class_names": NAMES},
     )  # fmt: skip
-    found = {name: folder / f"{name}.html" for name in ("run", "audit", "estimates", "deferral", "comparison", "camp")}
+    names = ("run", "audit", "votes", "estimates", "deferral", "comparison", "camp")
+    found = {name: folder / f"{name}.html" for name in names}
     write_run_report(found["run"], run, gold=gold, pool=pool, warnings=["a/folder/" + "of_a_long_name" * 6])
     audit = us.audit(gold, pool, class_names=NAMES)
     assert audit.suspects is not None
     audit.suspects.top[:] = [replace(one, text="some words " * 20, line=one.row) for one in audit.suspects.top]
     write_audit_report(found["audit"], audit)
+    voters = ["Anna B.", "Björn", "Praktikant/in"]
+    votes = np.where(rng.random((400, 3)) < 0.3, rng.integers(0, 12, (400, 3)), y[:400, None])
+    voted = [us.Votes(part, 12, sources=voters) for part in (votes[:150], votes[150:])]
+    by_votes = us.audit(us.Gold(x[:150], y[:150], teacher=voted[0]), us.Pool(x[150:400], voted[1]))
+    write_audit_report(found["votes"], by_votes)
     estimates = us.estimate(gold, pool, what=["share", "precision"], class_names=NAMES)
     write_estimates_report(found["estimates"], estimates, (150, 250))
     write_deferral_page(found["deferral"], us.defer(run, target_accuracy=0.9, price=0.01))

@@ -28,7 +28,7 @@ from understudy.report.run_text import name_facts
 from understudy.report.templates import page as page_of
 from understudy.report.templates import unbroken
 
-VOID = {"meta", "br", "img", "link", "input", "hr"}
+VOID = {"meta", "br", "img", "link", "input", "hr", "wbr"}
 
 
 class Page(HTMLParser):

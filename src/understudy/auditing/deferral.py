@@ -220,8 +220,8 @@ class AnsweredRows(NamedTuple):
         predicted, answers, rows = probs.argmax(1), {ABSTAIN: probs.argmax(1)}, torch.arange(len(y))
         if not abstain:
             if unseen.teacher is None or unseen.combined is None or unseen.helps is None:
-                cure = "give them (20 or more), or use --abstain"
-                raise UnderstudyError(f"gold has no labels of the teacher, to see what asking it brings; {cure}")
+                held = "gold has no labels of one teacher (votes are of several), to see what asking it brings"
+                raise UnderstudyError(f"{held}; give them (20 or more), or use --abstain")
             rows, kinds = unseen.with_teacher, {COMBINED: unseen.combined.argmax(1)}
             kinds[TEACHER] = teacher_classes(unseen.teacher)
             answer = TEACHER if unseen.combination is None else COMBINED

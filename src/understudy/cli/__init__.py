@@ -12,6 +12,7 @@ import typer.core
 
 import understudy
 from understudy.errors import UnderstudyError
+from understudy.io.data_options import FEATURES, FILES
 from understudy.store.console import ProgressBar, Stopped, collected_warnings, complain, ends_on_sigterm, last_words
 
 # What typer raises for a misspelt option or a missing argument; it does not export the name.
@@ -51,6 +52,19 @@ class OneLineErrors(typer.core.TyperGroup):
         return code
 
 
+class OnceEach(typer.core.TyperCommand):
+    """Refuses files and columns that are named again where only the last ones would count."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        order: Any = [] if ctx.resilient_parsing else self.make_parser(ctx).parse_args(args=[*args])[2]
+        data = [each for each in order if each.name == "pool" or each.rich_help_panel in (FILES, FEATURES)]
+        for each in data:
+            if data.count(each) > 1 and not (each.multiple or each.is_flag):
+                several = f"given {data.count(each)} times; give it once; a list has commas (a,b)"
+                raise typer.BadParameter(several, ctx=ctx, param=each)
+        return super().parse_args(ctx, args)
+
+
 app = typer.Typer(
     cls=OneLineErrors,
     no_args_is_help=True,
@@ -69,7 +83,7 @@ COMMANDS = (
 _HOMES = {"import": "import_labels", "unlock": "verify"}
 for name in COMMANDS:
     module = import_module(f"understudy.cli.{_HOMES.get(name, name)}")
-    app.command(name)(getattr(module, f"{name}_command"))
+    app.command(name, cls=OnceEach)(getattr(module, f"{name}_command"))
 
 
 def _version(wanted: bool) -> None:

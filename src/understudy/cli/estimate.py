@@ -86,9 +86,8 @@ def estimate_command(
         from understudy.report.estimates_page import write_estimates_report
 
         settings = {"Gold file": ", ".join(gold), "Pool file": rows, "Labels": run or labels or "the teacher's"}
-        write_estimates_report(
-            out, found, (len(examples.both[0]), len(examples.both[1])), wanted, settings=settings | {"Proxy": proxy}
-        )
+        settings |= {"Strata": f"by {proxy} labels"}
+        write_estimates_report(out, found, (len(examples.both[0]), len(examples.both[1])), wanted, settings=settings)
     typer.echo(shown(f"Estimates: {out}"))
 
 

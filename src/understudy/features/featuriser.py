@@ -36,7 +36,6 @@ from understudy.features.raw_columns import (
     DATE_CATEGORIES,
     DATE_NUMBERS,
     DERIVED,
-    NUMBER,
     RawColumns,
     column_kind,
     date_kind,
@@ -164,6 +163,7 @@ def _named(raw: RawColumns, options: FeatureOptions) -> list[str]:
         if column_kind(raw[name]) == "other" or is_empty(raw[name]):
             held = "nothing" if is_empty(raw[name]) else "neither numbers nor dates nor texts"
             raise UnderstudyError(f"{raw.at(name)} holds {held}; leave it out")
+        _warn_of_mixture(raw, name, "a category", options)
     if not names and options.text is None:
         raise UnderstudyError(f"no column of {raw.where} is to be a feature; name at least one")
     return names
@@ -193,21 +193,25 @@ def _usable(raw: RawColumns, options: FeatureOptions) -> list[str]:
     return names
 
 
+#: Digits with any marks between: a number, or nearly one.
+_FIGURES = r"\s*[+-]?[\d.,]*\d[\d.,]*([eE][+-]?\d+)?\s*"
+
+
 def _warn_of_mixture(raw: RawColumns, name: str, becomes: str, options: FeatureOptions) -> None:
     """Says why a column that looks like numbers, or like dates, is none."""
     if name in options.types or name in raw.kinds or column_kind(raw[name]) != "texts":
         return
     cells = [cell for cell in raw.categories(name)[:1000] if cell.strip()]
-    words = [cell for cell in cells if not re.fullmatch(NUMBER, cell)]
+    words = [cell for cell in cells if not re.fullmatch(_FIGURES, cell)]
     if words and 5 * len(words) < len(cells):
-        held = f"holds numbers and {words[0]!r}, so it is {becomes}"
-        warn(f"{raw.at(name)} {held}; leave such cells empty, or say --types {name}=text")
+        held, more = f"holds numbers and {words[0]!r}, so it is {becomes}", f", or say --types {name}=text"
+        warn(f"{raw.at(name)} {held}; leave such cells empty{'' if becomes == 'left out' else more}")
     elif all(re.fullmatch(r"\s*\d{1,2}/\d{1,2}/\d{4}.*", cell) for cell in cells):
         held = f"{cells[0]!r} may be a day or a month first, so it is {becomes}"
         warn(f"{raw.at(name)}: {held}; say --types {name}=date:%d/%m/%Y")
     elif becomes == "left out" and all(re.fullmatch(r"\s*[+-]?\d+[.,][\d.,]*\s*", cell) for cell in cells):
         warn(f"{raw.at(name)} holds texts like {cells[0]!r}, so it is left out; if they are numbers, pass numbers")
-    elif words and all(re.fullmatch(NUMBER, cell.strip(" %€$£")) for cell in cells):
+    elif words and all(re.fullmatch(_FIGURES, cell.strip(" %€$£")) for cell in cells):
         warn(f"{raw.at(name)}: {words[0]!r} is a number and a sign, so it is {becomes}; write numbers without it")
 
 

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
 BATCH, MOST_BYTES, ROW = 64, 16_000_000, ""  # ROW: beside the columns, the number of each row
 WORD = re.compile(r"(?u)\b\w\w+\b")  # as scikit-learn reads words
@@ -104,6 +103,8 @@ class Model:
 
 
 def open_net(path: Path, threads: int = 1) -> Any:
+    import onnxruntime  # only here: this file is read, too, where nothing is to be run
+
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 3, threads
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

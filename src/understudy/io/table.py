@@ -213,7 +213,8 @@ class Table:
         column = self.columns[name]
         if column.dtype.kind not in "biuf":
             held = describe(column)
-            raise UnderstudyError(f"{self.where(name)} holds {held}; it must hold numbers (classes count from 0)")
+            more = " (classes count from 0)" if name == "label" else ", like 0.75"
+            raise UnderstudyError(f"{self.where(name)} holds {held}; it must hold numbers{more}")
         return column
 
     @cached_property
@@ -299,7 +300,8 @@ def read_table(
         raise UnderstudyError(f"{path} holds no rows; check how it was written")
     twice, count = Counter(source.names).most_common(1)[0]
     if count > 1:
-        raise UnderstudyError(f"{path}: two columns are named {twice!r}; rename one")
+        title = "the first row names only some of the columns; name all there, and remove a title or a row above it"
+        raise UnderstudyError(f"{path}: {f'two columns are named {twice!r}; rename one' if twice else title}")
     if len(set(columns.values())) < len(columns):
         twice = Counter(columns.values()).most_common(1)[0][0]
         raise UnderstudyError(f"column {twice!r} is given two names; a column serves one purpose")

@@ -48,5 +48,5 @@ def estimates_figure(what: str, found: Sequence[Estimate]) -> Markup:
         ax.plot([], [], color=GREY, lw=1.5, label="gold alone")
         full = [", ".join(part for part in (one.name, one.group) if part) or "all" for one in found]
         named = ["→".join(map(shorten, name.split("→"))) for name in full]
-        name_lines(ax, named, f"{what}, %")
+        name_lines(ax, named, f"{what.replace('f1', 'F1')}, %")
     return result[0]

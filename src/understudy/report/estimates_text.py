@@ -38,7 +38,7 @@ def estimate_tables(found: Sequence[Estimate], width: float | None) -> list[tupl
 
 
 def _names(one: Estimate, names: list[str]) -> list[str]:
-    return [one.what, one.name or "all", one.group or "all"][: len(names)]
+    return [one.what.replace("f1", "F1"), one.name or "all", one.group or "all"][: len(names)]
 
 
 def _difference(share: Share) -> list[str]:

@@ -114,6 +114,7 @@ def job_facts(job: TrainedJob) -> dict[str, Any]:
         role: " ".join(str(each) if isinstance(each, str | Path) else "in memory" for each in those)
         for role, those in given.items()
     }
+    phases = job.phases.items()
     facts = {
         **{f"{role.capitalize()} file": name for role, name in files.items() if name},
         "Text": None if data.text is None else f"{data.text}, {text_of}",
@@ -128,9 +129,7 @@ def job_facts(job: TrainedJob) -> dict[str, Any]:
         "Penalty": _penalty(run.config.get("chosen_penalty")),
         "Chosen": choice_reason(run),
         "Parameters of the student": f"{sum(each.numel() for each in run.student.parameters()):,}",
-        "Whole run, seconds": ", ".join(
-            [f"{job.seconds:,.1f}", *(f"{seconds:,.1f} {phase}" for phase, seconds in job.phases.items())]
-        ),
+        "Whole run, seconds": f"{job.seconds:,.1f} ({', '.join(f'{what} {own:,.1f}' for what, own in phases)})",
     }
     return {name: value for name, value in facts.items() if value is not None}
 
@@ -144,7 +143,8 @@ def _penalty(chosen: Mapping[str, Any] | None) -> str | None:
 def optimizer_text(options: Mapping[str, Any]) -> str:
     if options["optimizer"] == LBFGS:
         return f"{LBFGS}, full batch, at most {options['epochs']} × {ITERATIONS} steps"
-    return f"{options['optimizer']}, {options['lr']:g}, {options['schedule']}, batches of {options['batch_size']}"
+    rate = f"learning rate {options['lr']:g} ({options['schedule']})"
+    return f"{options['optimizer']}, {rate}, batches of {options['batch_size']}"
 
 
 def epochs_fact(config: Mapping[str, Any]) -> dict[str, str]:

@@ -58,12 +58,12 @@ def page(
     every = {"title": title, "lead": lead, "verdict": verdict, "warnings": warnings, "facts": shown}
     css = Markup(Path(__file__).with_name("page.css").read_text(encoding="utf-8"))
     body = _render("body.html.jinja", content=content, **every, **sections)
-    broken = _NAME_CELLS.sub(lambda cell: re.sub("[_→]", r"\g<0><wbr>", cell.group()), body)
+    broken = _NAME_CELLS.sub(lambda cell: cell[1] + re.sub(r"[_→/]|\((?=[a-z])", r"\g<0><wbr>", cell[2]), body)
     return _render(frame, title=title, css=css, body=Markup(broken))
 
 
-#: Cells that hold names: long ones of classes and methods may break behind an underscore.
-_NAME_CELLS = re.compile('<t[hd] (?:scope="row"|data-name)[^>]*>[^<]*')
+#: Cells that hold names: long ones of classes and methods may break behind such a sign.
+_NAME_CELLS = re.compile('(<t[hd] (?:scope="row"|data-name)[^>]*>)([^<]*)')
 
 
 def _render(template: str, **values: Any) -> Markup:

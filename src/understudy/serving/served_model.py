@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from understudy.errors import UnderstudyError, first_line, optional
+from understudy.inference import standalone
 from understudy.inference.cascade import COMBINED, TEACHER, Cascade, DeferralRule
 from understudy.store.files import cache_folder, digest
 
@@ -48,7 +49,7 @@ class ServedModel:
     @classmethod
     def load(cls, folder: Path, *, defer_below: float | None = None, threads: int = 1) -> "ServedModel":
         """``defer_below``: a confidence below which rows are deferred, instead of the rule in the folder."""
-        standalone = optional("understudy.inference.standalone", NEEDS, "serve")
+        optional("onnxruntime", NEEDS, "serve")
         cascade, exported = Cascade.load(folder), _exported(folder)
         if defer_below is not None:
             answer = TEACHER if cascade.combination is None else COMBINED

@@ -251,7 +251,7 @@ function list() {
   const shape = many ? "many" : count === 2 ? "two" : count === 3 && longest < 10 ? "three" : count > 4 && longest < 4 ? "short" : "";
   $("classes").className = `classes ${shape} ${longest > 18 || (count === 3 && longest >= 10) ? "words" : ""}`;
   $("classes").replaceChildren(...names.map((name, place) => {
-    const button = make("button", { type: "button", disabled: !queue.length }, make("bdi", {}, ...name.split(/(?<=_)/).flatMap(part => [part, make("wbr")]))), own = keyOf(name, place);
+    const button = make("button", { type: "button", disabled: !queue.length }, make("bdi", {}, ...name.split(/(?<=[_/])/).flatMap(part => [part, make("wbr")]))), own = keyOf(name, place);
     if (own) { button.prepend(make("kbd", { textContent: own, ariaHidden: "true" })); button.setAttribute("aria-keyshortcuts", own); }
     button.addEventListener("click", () => { if (!button.disabled) answer(name, button); });
     return make("li", {}, button);
