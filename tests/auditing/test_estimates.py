@@ -225,7 +225,7 @@ def test_what_it_cannot_estimate_is_refused() -> None:
         us.estimate(gold, pool, by=(2024, 2025))
     with pytest.raises(us.UnderstudyError, match=r"by has no group that gold and pool share \(\['1'\], \['1.0'\]\)"):
         us.estimate(gold, pool, by=(np.ones(100, dtype=int), np.ones(10_000)))
-    with pytest.raises(us.UnderstudyError, match=r"by makes 101 groups of the pool, more than .* gold rows \(100\)"):
+    with pytest.raises(us.UnderstudyError, match="by makes more groups of the pool than there are gold rows"):
         us.estimate(gold, pool, by=(np.arange(100), np.arange(10_000) % 101))
     for labels, fault in ((-1, "holds only −1 for gold or"), (np.nan, "holds no whole numbers; pass class numbers")):
         for mine, theirs in ((labels, 0), (0, labels)):

@@ -190,10 +190,6 @@ class Question:
         return found._replace(pool=found.rows * pool / max(len(hit), 1))
 
 
-#: So many are shown, however few gold rows there are.
-FEW_GROUPS = 50
-
-
 @checked_plainly
 def estimate(
     gold: Gold, pool: Pool, *, what: Sequence[str] = ("share",), by: tuple[Any, Any] | None = None,
@@ -240,9 +236,8 @@ def estimate(
     if texts and not np.isin(*texts).any():
         some = [sorted(set(each.tolist()))[:3] for each in texts]
         raise UnderstudyError(f"by has no group that gold and pool share ({some[0]}, {some[1]}); spell both alike")
-    if texts and (many := len(set(texts[1].tolist()))) > max(len(texts[0]), FEW_GROUPS):
-        held = f"by makes {many:,} groups of the pool, more than there are gold rows ({len(texts[0]):,})"
-        raise UnderstudyError(f"{held}; make fewer, of dates e.g. by month:COLUMN")
+    if texts and len(set(texts[1].tolist())) > max(len(texts[0]), 50):  # few are shown however few gold rows there are
+        raise UnderstudyError("by makes more groups of the pool than there are gold rows; make fewer: month:COLUMN")
     parts = {name: (texts[0] == name, texts[1] == name) for name in (np.unique(texts[1]).tolist() if texts else ())}
     return [one for name in what for one in _estimates(name, data, parts)]
 

@@ -60,8 +60,7 @@ class OnceEach(typer.core.TyperCommand):
         data = [each for each in order if each.name == "pool" or each.rich_help_panel in (FILES, FEATURES)]
         for each in data:
             if data.count(each) > 1 and not (each.multiple or each.is_flag):
-                several = f"given {data.count(each)} times; give it once; a list has commas (a,b)"
-                raise typer.BadParameter(several, ctx=ctx, param=each)
+                raise typer.BadParameter("given twice; give it once, a list as a,b", ctx=ctx, param=each)
         return super().parse_args(ctx, args)
 
 

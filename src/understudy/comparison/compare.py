@@ -269,8 +269,8 @@ def _gather(job: Job, folder: CompareFolder, seeds: list[int], failed: dict[Cell
     elif VANILLA in comparison.outcomes and (missing := comparison.rows_only_in(VANILLA, TEACHER)):
         same = comparison.accuracy(TEACHER).mean - comparison.difference(TEACHER, VANILLA).mean
         comparison.notes.append(
-            f"{missing:,} tested rows have no label of the teacher; differences to it are measured on the others, on "
-            f"which {VANILLA} has {percent(same)}%."
+            f"The teacher has no label of {missing:,} of the tested rows; differences to it are measured on the rest, "
+            f"on which {VANILLA} has {percent(same)}%."
         )
     if job.test is None:
         comparison.notes.append("No test rows were given: every student is tested on gold rows kept from its training.")

@@ -212,9 +212,7 @@ class Table:
     def numbers(self, name: str) -> Array:
         column = self.columns[name]
         if column.dtype.kind not in "biuf":
-            held = describe(column)
-            more = " (classes count from 0)" if name == "label" else ", like 0.75"
-            raise UnderstudyError(f"{self.where(name)} holds {held}; it must hold numbers{more}")
+            raise UnderstudyError(f"{self.where(name)} holds {describe(column)}; it must hold numbers, like 3 or 0.75")
         return column
 
     @cached_property

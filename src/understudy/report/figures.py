@@ -187,10 +187,8 @@ def accuracy_curve(
         shown = at[:: max(1, -(-len(at) // MOST_MARKS))]
         # A fixed small spread keeps marks apart; it carries no meaning.
         spread = np.random.default_rng(0).uniform(-0.025, 0.025, len(shown))
-        ax.scatter(
-            shown, outcome + spread, s=14, c=colour, marker=marker, alpha=0.5, linewidths=1,
-            label=f"gold row, {name} ({len(at)})",
-        )  # fmt: skip
+        label = f"gold row, {name} ({len(at)})"
+        ax.scatter(shown, outcome + spread, s=14, c=colour, marker=marker, alpha=0.5, linewidths=1, label=label)
     ax.set(ylim=(-0.06, 1.06), ylabel="accuracy", xlabel=CONFIDENCE_NAMES[measure])
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
@@ -268,7 +266,7 @@ def _step_curve(trust: MeasuredTeacher, curve: StepCurve) -> Markup:
         ax, *below = axes[:, 0]
         accuracy_curve(ax, confidence, trust.right.numpy(), steps, measure=trust.estimate.covariate)
         ax.axhline(trust.accuracy, color=GREY, lw=1, ls=":", label=f"overall accuracy {trust.accuracy:.0%}")
-        ax.set_xlim(low, high)
+        ax.set_xlim(1.02 * low - 0.02 * high, 1.02 * high - 0.02 * low)  # marks at the ends are seen whole
         ax.legend(loc="center left", bbox_to_anchor=(0.0, 0.34), ncols=1, labelspacing=0.3)
         for rows in below:
             rows.set(xlabel=ax.get_xlabel(), ylabel="pool rows")
@@ -280,9 +278,7 @@ def _step_curve(trust: MeasuredTeacher, curve: StepCurve) -> Markup:
 
 def _range(values: Any) -> tuple[float, float]:
     low, high = float(values.min()), float(values.max())
-    if low >= 0 and high <= 1:
-        return 0.0, 1.0
-    return low, high if high > low else low + 1.0
+    return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high if high > low else low + 1.0)
 
 
 def _class_bars(trust: MeasuredTeacher) -> Markup:
@@ -308,10 +304,8 @@ def run_curves(history: History, selected_epoch: int | None = None) -> Markup:
     """One run: accuracy on the test and validation sets where there are any, and the losses."""
     epochs = np.array([record["epoch"] for record in history])
     keep = thinned(len(epochs))
-    panels = [
-        ("accuracy, %", ("test_accuracy", "select_accuracy"), 100.0),
-        ("loss", ("loss", "test_loss", "select_loss"), 1.0),
-    ]
+    accuracies, losses = ("test_accuracy", "select_accuracy"), ("loss", "test_loss", "select_loss")
+    panels = [("accuracy, %", accuracies, 100.0), ("loss", losses, 1.0)]
     panels = [panel for panel in panels if any(name in history[0] for name in panel[1])]
     with drawing("curves", 2.9, ncols=len(panels), squeeze=False) as (axes, result):
         for ax, (title, names, scale) in zip(axes[0], panels, strict=True):
@@ -320,10 +314,8 @@ def run_curves(history: History, selected_epoch: int | None = None) -> Markup:
                     rows = name.partition("_")[0]
                     colour, style = _RUN_LOOK[rows]
                     values = scale * np.array([record[name] for record in history])
-                    ax.plot(
-                        epochs[keep], values[keep], color=colour, ls=style, lw=1.6,
-                        marker="o" if len(epochs) == 1 else None, label=_SETS[rows],
-                    )  # fmt: skip
+                    mark = "o" if len(epochs) == 1 else None
+                    ax.plot(epochs[keep], values[keep], c=colour, ls=style, lw=1.6, marker=mark, label=_SETS[rows])
             if selected_epoch is not None:
                 ax.axvline(selected_epoch, color=GREY, lw=1, ls=":", label=f"selected epoch {selected_epoch}")
             ax.set(title=title, xlabel="epoch")

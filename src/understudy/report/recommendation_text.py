@@ -35,7 +35,7 @@ def comparison_table(comparison: Comparison) -> Table:
     columns |= {"difference": f"minus {comparison.reference}", "difference_span": "95% CI"}
     chances = {} if comparison.recommendation is None else comparison.recommendation.chances
     title = f"Test {metric_unit(comparison)}, {len(comparison.seeds)} seeds"
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim")
     table.add_column("method", no_wrap=True)
     for heading in columns.values():
         table.add_column(heading, justify="right")

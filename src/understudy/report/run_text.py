@@ -114,13 +114,10 @@ def job_facts(job: TrainedJob) -> dict[str, Any]:
         role: " ".join(str(each) if isinstance(each, str | Path) else "in memory" for each in those)
         for role, those in given.items()
     }
-    phases = job.phases.items()
     facts = {
         **{f"{role.capitalize()} file": name for role, name in files.items() if name},
-        "Text": None if data.text is None else f"{data.text}, {text_of}",
-        "Image": None
-        if data.image is None
-        else f"{data.image}, {'pixels' if data.encoder == 'none' else data.encoder}",
+        "Text": data.text and f"{data.text}, {text_of}",
+        "Image": data.image and f"{data.image}, {'pixels' if data.encoder == 'none' else data.encoder}",
         "Student": request.student,
         "Method": " ".join([request.method or AUTO, *request.method_options]),
         "Optimizer": optimizer_text(request.training),
@@ -129,7 +126,7 @@ def job_facts(job: TrainedJob) -> dict[str, Any]:
         "Penalty": _penalty(run.config.get("chosen_penalty")),
         "Chosen": choice_reason(run),
         "Parameters of the student": f"{sum(each.numel() for each in run.student.parameters()):,}",
-        "Whole run, seconds": f"{job.seconds:,.1f} ({', '.join(f'{what} {own:,.1f}' for what, own in phases)})",
+        "Whole run, seconds": f"{job.seconds:,.1f} ({', '.join(f'{what} {s:,.1f}' for what, s in job.phases.items())})",
     }
     return {name: value for name, value in facts.items() if value is not None}
 
@@ -143,8 +140,7 @@ def _penalty(chosen: Mapping[str, Any] | None) -> str | None:
 def optimizer_text(options: Mapping[str, Any]) -> str:
     if options["optimizer"] == LBFGS:
         return f"{LBFGS}, full batch, at most {options['epochs']} × {ITERATIONS} steps"
-    rate = f"learning rate {options['lr']:g} ({options['schedule']})"
-    return f"{options['optimizer']}, {rate}, batches of {options['batch_size']}"
+    return f"{options['optimizer']} at {options['lr']:g}, {options['schedule']}, batches of {options['batch_size']}"
 
 
 def epochs_fact(config: Mapping[str, Any]) -> dict[str, str]:
