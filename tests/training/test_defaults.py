@@ -177,6 +177,22 @@ def test_votes_that_gold_weighs_keep_some_of_gold_for_the_penalty():
         assert chosen["under"] == "vanilla" and min(chosen["losses"].values()) < 0.6
 
 
+@pytest.mark.parametrize(
+    ("objective", "fitted"), [(us.weighted(), {0}), (us.gce(), {0}), (us.slam(), {26, 27}), (us.l2rw(), {26, 27})]
+)
+def test_beside_many_pool_rows_gold_only_estimates(monkeypatch, objective, fitted):
+    """A C is one training then, not three; links and weights that gold steers by need some of it that trains."""
+    x = torch.randn(240, 5, generator=torch.Generator().manual_seed(0))
+    y, seen, real = (x[:, 0] > 0).long(), [], automatic_options.fit_students
+    gold, pool = us.Gold(x[:40], y[:40], teacher=y[:40]), us.Pool(x[40:], y[40:])
+    monkeypatch.setattr(automatic_options, "fit_students", lambda *given: seen.append(given[1][0].gold) or real(*given))
+    given = {"optimizer": "lbfgs", "weight_decay": "auto", "progress": False}
+    chosen = us.train(us.models.linear(5, 2), gold, pool, objective, **given).config["chosen_penalty"]
+    assert chosen["under"] == objective.name and {len(each.training_rows()) for each in seen} == fitted
+    assert len(seen) == len(chosen["losses"]) * (1 if fitted == {0} else 3)
+    assert {len(each.calibration_rows()) for each in seen} == (fitted if len(fitted) > 1 else {40})
+
+
 def test_classes_without_a_name_are_numbers():
     x, y = torch.zeros(4, 2), torch.tensor([0, 1, 0, 1])
     gold = us.Gold(x, y, classes=["a", "b"])
