@@ -197,8 +197,8 @@ SHOWN_ELSEWHERE = ("mean_alpha", "mean_k", "finetuned_", *(f"reconciled.{number}
 def name_facts(facts: Mapping[str, float]) -> list[tuple[str, str]]:
     """A run's numbers with names a reader understands; an unknown one keeps its own."""
     left_out: tuple[str, ...] = SHOWN_ELSEWHERE
-    if "reconciled.log_loss" in facts:  # the labels trained on are then no teacher's
-        left_out += ("calibration_rows", "pool_rows")
+    if "reconciled.log_loss" in facts:  # the labels trained on are then no teacher's, the last training is a small part
+        left_out += ("calibration_rows", "pool_rows", "prepare_seconds", "fit_seconds", "evaluation_s", "train_seconds")
     shown = {name: value for name, value in facts.items() if not name.startswith(left_out)}
     # A single weight equals the product of all, which is shown already; and where all are 1, nothing is weighted.
     again = {name for name in shown if "." in name and shown[name] == shown.get(name.partition(".")[2])}
