@@ -101,10 +101,9 @@ def _publish(
     warnings: list[str], classes: int,
 ) -> None:  # fmt: skip
     """The page, the picture, and the same in the terminal."""
-    from rich.console import Console
-
     from understudy.report.comparison_page import write_comparison_report
     from understudy.report.figures import measure_teacher
+    from understudy.report.templates import wide_console
 
     (gold, pool), verdict = examples.both, comparison.sentences
     write_comparison_report(
@@ -112,7 +111,7 @@ def _publish(
         lead=f"{len(gold):,} gold rows, {len(pool):,} pool rows, {how}.",
         trust=measure_teacher(gold, pool, classes=classes, class_names=examples.class_names),
     )  # fmt: skip
-    Console().print(comparison.table())
+    wide_console().print(comparison.table())
     for sentence in verdict:
         typer.echo(sentence)
     typer.echo(shown(f"Report: {out / 'report.html'}"))

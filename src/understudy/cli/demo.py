@@ -23,12 +23,11 @@ def demo_command(
     Example: `understudy demo --out understudy-demo`
     """
     import torch
-    from rich.console import Console
 
     from understudy.comparison.digits_demo import DemoSetting, run_demo
     from understudy.comparison.interval import percent
     from understudy.report.comparison_page import write_demo_report
-    from understudy.report.templates import sentences
+    from understudy.report.templates import sentences, wide_console
 
     torch.set_num_threads(1)  # the nets are tiny: more threads only wait for each other
     line: list[str] = []
@@ -41,7 +40,7 @@ def demo_command(
 
     result, report = run_demo(DemoSetting(seeds=seeds), on_done=on_done), out / "report.html"
     write_demo_report(report, result)
-    Console().print(result.comparison.table())
+    wide_console().print(result.comparison.table())
     for sentence in sentences("demo", "verdict", result.comparison):
         typer.echo(sentence)
     typer.echo(f"Report: {report}")

@@ -83,11 +83,8 @@ def run_lines(run: Run) -> list[str]:
 
 def result_table(run: Run) -> list[list[str]]:
     """A row for each set and moment: accuracy, lowest recall, calibration error."""
-    moments = {
-        "last": f"last epoch ({len(run.history)})",
-        "selected": f"selected epoch ({run.selected_epoch})",
-        "finetuned": "after fine-tuning",
-    }
+    moments = {"last": f"last epoch ({len(run.history)})", "finetuned": "after fine-tuning"}
+    moments["selected"] = f"selected epoch ({run.selected_epoch})"
     units = {"accuracy": "%", "worst_class": "%", "ece": " points"}
     return [
         [f"{name}, {moments[when]}", *(percent(measured[each]) + unit for each, unit in units.items())]
