@@ -76,15 +76,9 @@ class Reliability(Shown):
     @staticmethod
     @checked
     def fit(
-        probs: Any,
-        labels: Any,
-        lower_bound: float = 0.5,
-        threshold: float = 0.9,
-        *,
-        covariate: str = "margin",
-        estimator: str = "isotonic",
-        classes: int | None = None,
-    ) -> "Reliability":
+        probs: Any, labels: Any, lower_bound: float = 0.5, threshold: float = 0.9, *, covariate: str = "margin",
+        estimator: str = "isotonic", classes: int | None = None,
+    ) -> "Reliability":  # fmt: skip
         """Estimate from the teacher's labels (``probs``, or any label form) of rows whose truth is ``labels``.
 
         ``covariate``: "margin" or "entropy". ``estimator``: "isotonic", or "knn" for alpha by nearest neighbours.

@@ -77,8 +77,7 @@ def curvatures(net: nn.Module, x: Tensor, rows: int) -> list[tuple[Tensor, Tenso
     if len(layers) != 1 or not isinstance(layer := layers[0], SparseLinear):
         return []
     if x.layout == torch.sparse_csr:
-        columns, squares = x.col_indices().long(), x.values().square()
-        found = squares.new_zeros(x.shape[1]).index_add_(0, columns, squares)
+        found = x.values().new_zeros(x.shape[1]).index_add_(0, x.col_indices(), x.values().square())
     else:
         found = torch.linalg.vector_norm(x.flatten(1), dim=0).square()
     spread = (layer.out_features - 1) / layer.out_features**2

@@ -179,11 +179,9 @@ class BoostedTrees:
         from sklearn.ensemble import HistGradientBoostingClassifier
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-        columns, trees = (
-            take_numbers(fold.pool.rows, torch.arange(1)).shape[1],
-            1 if fold.classes == 2 else fold.classes,
-        )
-        most = 0 if self.gold_only else min(MOST_REFERENCES, MOST_CELLS // (columns * trees))
+        columns = take_numbers(fold.pool.rows, torch.arange(1)).shape[1]
+        cells = columns * (1 if fold.classes == 2 else fold.classes)
+        most = 0 if self.gold_only else min(MOST_REFERENCES, MOST_CELLS // cells)
         trusted, rows, probs = _labelled_rows(fold, most)
         labels = probs.argmax(1).numpy()
         if len(np.unique(labels)) < 2:

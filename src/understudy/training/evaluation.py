@@ -263,14 +263,9 @@ def _calibration(
 
 
 def cross_validate(
-    fit: Fit,
-    gold: Gold,
-    pool: Pool | None,
-    objective: Objective,
-    options: TrainingOptions,
-    *,
+    fit: Fit, gold: Gold, pool: Pool | None, objective: Objective, options: TrainingOptions, *,
     compared: Rows | None = None,
-) -> HeldOut | None:
+) -> HeldOut | None:  # fmt: skip
     """Of every gold row but chosen ones, by a student trained without it.
 
     ``compared``: rows on which the students may disagree; None: those of the pool, else gold's.
