@@ -106,16 +106,10 @@ def _read(text: str, kinds: list[Any], where: str) -> Any:
     for _, read in readable:
         try:
             return read(text)
-        except ValueError:
+        except (ValueError, KeyError):
             continue
     wanted = [name for name, _ in readable] + (["none"] if types.NoneType in kinds else [])
     raise UnderstudyError(f"{where} is {text!r}; it must be {' or '.join(wanted)}")
-
-
-def _truth(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError(text)
-    return text.lower() == "true"
 
 
 def _pair(text: str) -> tuple[float, float]:
@@ -125,7 +119,7 @@ def _pair(text: str) -> tuple[float, float]:
 
 # In reading order: "true" is a truth value before it is text, 3 a whole number before it is a fraction.
 KINDS: dict[Any, tuple[str, Callable[[str], Any]]] = {
-    bool: ("true or false", _truth),
+    bool: ("true or false", lambda text: {"true": True, "false": False}[text.lower()]),
     int: ("a whole number", int),
     float: ("a number", float),
     tuple[float, float]: ("two numbers like 1,2", _pair),

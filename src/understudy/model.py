@@ -102,8 +102,7 @@ class Model(Shown):
     def predict(self, rows: Any, *, teacher: Any = None) -> Array:
         """The class of each row, by name. ``rows``: a list of texts, paths of images or mappings by column; a frame; a
         file; or an array, where the features were one. ``teacher``: as in ``predict_proba``."""
-        predicted: Array = self.classes_[self._probabilities(rows, teacher).argmax(1).numpy()]
-        return predicted
+        return np.asarray(self.classes_[self._probabilities(rows, teacher).argmax(1).numpy()])
 
     def predict_proba(self, rows: Any, *, teacher: Any = None) -> ClassProbabilities:
         """Probabilities ``(n, C)`` in the order of ``classes_``, or by class: ``model.predict_proba(rows)["billing"]``.

@@ -102,9 +102,8 @@ class Context:
         """The calibration rows of gold and the teacher's labels of them; an error where there are too few."""
         rows, labels = (torch.empty(0), None) if self.gold is None else self.gold.calibration()
         if labels is None or len(rows) < 2 or self.gold is None:
-            cure = "pass teacher= to us.Gold for rows it had not trained on"
-            wanted = f"at least 2 are needed: {cure}, or use us.vanilla(), which estimates nothing"
-            raise UnderstudyError(f"{len(rows)} gold rows can estimate the teacher, {wanted}")
+            wanted = "pass teacher= to us.Gold for rows it had not trained on, or use us.vanilla()"
+            raise UnderstudyError(f"{len(rows)} gold rows can estimate the teacher, at least 2 are needed: {wanted}")
         return self.gold if len(rows) == len(self.gold.y) else self.gold.take(rows), labels
 
     def per_row(self, values: Tensor, where: str) -> Tensor:
@@ -133,6 +132,12 @@ class Slot(ABC):
     predicts_gold: bool = False
     #: Whether a row's value depends on the other rows of its batch; several processes then call it with all rows.
     whole_batch: bool = False
+    #: Of a weight, over 0: it reads ``step.alignment``, measured on that many gold rows per step.
+    alignment_rows: int = 0
+    #: Of a weight: whether a whole batch may get weight 0; such a batch makes no step.
+    can_vanish: bool = False
+    #: Of a weight: whether gold rows that train are weighed as well, by ``gold_weights``; else their weight is 1.
+    weighs_gold: bool = False
 
     @property
     def wants_progress(self) -> bool:
@@ -172,13 +177,6 @@ class Link(Slot):
 
 
 class Weight(Slot):
-    #: Over 0: this weight reads ``step.alignment``, measured on that many gold rows per step.
-    alignment_rows: int = 0
-    #: Whether a whole batch may get weight 0; such a batch makes no step.
-    can_vanish: bool = False
-    #: Whether gold rows that train are weighed as well, by ``gold_weights``; otherwise their weight is 1.
-    weighs_gold: bool = False
-
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         """One weight per row, ``(B,)``: here the column ``weight``; ``losses (B,)``: unweighted, detached."""
         return step.columns[f"{self.name}.weight"]
@@ -260,6 +258,10 @@ def _log_softmax(logits: Tensor) -> Tensor:
 
 def _tempered(logits: Tensor, temperature: float) -> Tensor:
     return logits if temperature == 1.0 else logits / temperature
+
+
+def _of_any_slot(trait: str) -> "cached_property[bool]":
+    return cached_property(lambda objective: any(getattr(slot, trait) for slot in objective.slots))
 
 
 @dataclass(frozen=True)
@@ -358,42 +360,24 @@ class Objective:
 
     def gold_weights(self, gold_alignment: Tensor, alignment: Tensor) -> Tensor:
         """The weights of the batch's gold rows, where ``weighs_gold``."""
-        factors = [slot.gold_weights(gold_alignment, alignment) for slot in self._weights if slot.weighs_gold]
-        return torch.stack(factors).prod(0).detach()
-
-    @cached_property
-    def _weights(self) -> list[Weight]:
-        return [slot for slot in self.slots if isinstance(slot, Weight)]
-
-    @cached_property
-    def wants_features(self) -> bool:
-        """Whether a slot reads the student's penultimate features."""
-        return any(slot.wants_features for slot in self.slots)
-
-    @cached_property
-    def predicts_gold(self) -> bool:
-        """Whether a slot's preparation uses the student's predictions of gold rows."""
-        return any(slot.predicts_gold for slot in self.slots)
-
-    @cached_property
-    def wants_progress(self) -> bool:
-        """Whether a slot reads ``step.progress``, so that the length of training must be known."""
-        return any(slot.wants_progress for slot in self.slots)
-
-    @cached_property
-    def can_vanish(self) -> bool:
-        """Whether a whole batch may get weight 0."""
-        return any(slot.can_vanish for slot in self._weights)
-
-    @cached_property
-    def weighs_gold(self) -> bool:
-        """Whether gold rows that train are weighed like the pool's."""
-        return any(slot.weighs_gold for slot in self._weights)
+        weights = [slot for slot in self.slots if isinstance(slot, Weight) and slot.weighs_gold]
+        return torch.stack([each.gold_weights(gold_alignment, alignment) for each in weights]).prod(0).detach()
 
     @cached_property
     def alignment_rows(self) -> int:
         """How many gold rows a step's alignment is measured on; 0 where no weight asks for it."""
-        return max((slot.alignment_rows for slot in self._weights), default=0)
+        return max(slot.alignment_rows for slot in self.slots)
+
+    #: Whether a slot reads the student's penultimate features.
+    wants_features = _of_any_slot("wants_features")
+    #: Whether a slot's preparation uses the student's predictions of gold rows.
+    predicts_gold = _of_any_slot("predicts_gold")
+    #: Whether a slot reads ``step.progress``, so that the length of training must be known.
+    wants_progress = _of_any_slot("wants_progress")
+    #: Whether a whole batch may get weight 0.
+    can_vanish = _of_any_slot("can_vanish")
+    #: Whether gold rows that train are weighed like the pool's.
+    weighs_gold = _of_any_slot("weighs_gold")
 
 
 Objective.__init__ = checked_plainly(Objective.__init__)  # type: ignore[method-assign]  # a misspelt slot is named

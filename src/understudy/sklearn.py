@@ -122,8 +122,7 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def predict(self, X: Any) -> Array:
         check_is_fitted(self)
-        predicted: Array = self.classes_[self.predict_proba(X).argmax(1)]
-        return predicted
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(1)])
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Also those of the method's options that were given."""

@@ -108,8 +108,7 @@ def _numbers(values: Any, role: str, where: str, start: int) -> Array:
         values = values.cast(pa.int64())
     elif pa.types.is_decimal(kind):
         values = values.cast(pa.float64())
-    array: Array = values.to_numpy(zero_copy_only=False)
-    return array
+    return np.asarray(values.to_numpy(zero_copy_only=False))
 
 
 def _texts(values: Any, role: str, where: str, start: int) -> Array:
@@ -119,8 +118,7 @@ def _texts(values: Any, role: str, where: str, start: int) -> Array:
     shared = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     texts = object_column([*_strings(shared.dictionary, where), EMPTY_TEXT.get(role)])
     index = pc.fill_null(shared.indices.cast(pa.int64()), len(texts) - 1).to_numpy(zero_copy_only=False)
-    array: Array = texts[index]
-    return array
+    return np.asarray(texts[index])
 
 
 def _lists(values: Any, role: str, where: str, start: int) -> Array:

@@ -124,8 +124,7 @@ class Gold(ExampleSet):
         """Keeps the teacher's labels of these rows; those it left unlabelled do not calibrate it."""
         if teacher.classes is not None and int(self.y.max()) >= teacher.classes:
             row = f"gold.y row {int(self.y.argmax())} is class {int(self.y.max())}"
-            known = f"{teacher.classes} classes (0 to {teacher.classes - 1})"
-            raise UnderstudyError(f"{row}, but the teacher knows {known}; check the label encoding of one of them")
+            raise UnderstudyError(f"{row}, but the teacher knows {teacher.classes} classes; check the labels of both")
         labelled = teacher.labelled()
         self.teacher_rows = rows[labelled]
         self.teacher = teacher if bool(labelled.all()) else teacher.take(labelled.nonzero().squeeze(1))
@@ -141,11 +140,9 @@ class Gold(ExampleSet):
         if not bool(which.any()):
             return
         if bool((both := which & self.chosen).any()):
-            why = "chosen rows are not a random sample and cannot calibrate: mark it as one or the other"
-            raise UnderstudyError(f"{where} row {int(both.nonzero()[0])} is also chosen; {why}")
+            raise UnderstudyError(f"{where} row {int(both.nonzero()[0])} is also chosen; mark it as one or the other")
         if not bool(which[self.teacher_rows].any()):
-            none = "none of them has a teacher label, so they would serve nothing"
-            raise UnderstudyError(f"{where} marks rows, but {none}; pass teacher=, or leave the mark out")
+            raise UnderstudyError(f"{where} marks rows, but none of them has a teacher label; pass teacher=")
         self.estimate_only = which
 
     def __repr__(self) -> str:

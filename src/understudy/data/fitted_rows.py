@@ -83,11 +83,9 @@ def mark_fitted(gold: Golds, pool: Pool | None, **measured: Gold | None) -> Gold
             raise UnderstudyError(f"the pool's labels were fitted to {truth}; give others, or the pool with its own")
     if gold is None or not bool((fitted := _fitted(gold, fitted_to) & ~gold.chosen).any()):
         return gold
-    warn(
-        f"the pool's labels were fitted to the true classes of {int(fitted.sum()):,} of {len(gold):,} gold rows "
-        "(by reconcile or teach), so these rows train and nothing is measured on them; give a test set, or the pool "
-        "with its own labels to --method auto, which cross-validates the reconciled labels too"
-    )
+    truth = f"the true classes of {int(fitted.sum()):,} of {len(gold):,} gold rows (by reconcile or teach)"
+    cure = "give a test set, or the pool with its own labels to --method auto, which reconciles them itself"
+    warn(f"the pool's labels were fitted to {truth}: these rows train and nothing is measured on them; {cure}")
     return gold.marked_chosen(fitted)
 
 

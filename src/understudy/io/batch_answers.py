@@ -29,8 +29,7 @@ def read_chosen(table: Table, pool: Table, names: ClassNames) -> Table:
         _check_rows(given, pool, f"{path}: column 'row'")
     for name in ("id", "label"):
         if name not in given:
-            cure = "give its rows ids before understudy select, or put the answers into gold"
-            raise UnderstudyError(f"{path} has no column {name!r}; answers are joined to {pool.path} by id: {cure}")
+            raise UnderstudyError(f"{path} has no column {name!r}; answers are joined to {pool.path} by id: add ids")
     known = pool.known_ids(f" to join the answers of {path} by; add it")
     labels = [label.strip() for label in given["label"]]
     if "" in labels:
@@ -63,8 +62,8 @@ def _check_rows(answers: Mapping[str, Sequence[str]], pool: Table, where: str) -
             continue
         for place, (row, text) in enumerate(zip(rows, answers[name], strict=True)):
             if not 0 <= row < len(cells) or text != str(cells[row] or ""):
-                held = f"{where} row {place}: {name!r} of row {answers['row'][place]} is another in {pool.path}"
-                raise UnderstudyError(f"{held}; select again, or write these labels into {pool.path}")
+                held = f"{name!r} of row {answers['row'][place]} is another in {pool.path}"
+                raise UnderstudyError(f"{where} row {place}: {held}; select again")
 
 
 def named_answers(paths: Sequence[str | Path]) -> set[str]:

@@ -143,8 +143,7 @@ class DataOptions(ColumnOptions):
         )  # fmt: skip
         if needs_pool and examples.pool is None:
             held = f"{trusted[0]} has no row with a teacher's label alone"
-            cure = "name the pool's file by --pool, or the column of the teacher's labels by --teacher"
-            raise UnderstudyError(f"{held}, so there is no pool; {cure}")
+            raise UnderstudyError(f"{held}, so there is no pool; name its file by --pool, or the column by --teacher")
         if self.text is None and examples.text is not None:
             print(f"Text: column {examples.text!r}, the only one with words in it")
         for note in examples.notes:

@@ -66,8 +66,7 @@ def _training_columns(main: Table, gold: Table | None, held_out: list[Table], im
         if is_empty(theirs) or is_empty(column):
             return theirs if is_empty(column) else column
         if column_kind(theirs) != column_kind(column):
-            both = f"{gold.where(name)} and {main.where(name)}"
-            raise UnderstudyError(f"{both} hold different kinds of values; use one, or say which: --types {name}=text")
+            raise UnderstudyError(f"{gold.where(name)} and {main.where(name)} differ in type; say --types {name}=text")
         return np.concatenate([column, theirs])
 
     return LazyColumns(main.path, TableSource(tuple(main.names), len(rows), read), {name: name for name in main.names})
@@ -167,8 +166,7 @@ def has_pool_rows(table: Table, classes: int | Sequence[str] | None = None) -> b
     empty = np.setdiff1d(np.arange(len(table)), own_labels(table, classes)[1])
     if len(empty) and not table.teacher:
         rows = f"{table.where('label')} row {empty[0]} is empty ({len(empty):,} of {len(table):,} rows)"
-        cure = "name the column of the teacher's labels by --teacher, or leave these rows out"
-        raise UnderstudyError(f"{rows}, and no other column holds labels; {cure}")
+        raise UnderstudyError(f"{rows}, and no other column holds labels; name the teacher's by --teacher")
     return len(empty) > 0
 
 

@@ -351,20 +351,13 @@ def check_calibration(gold: Labels, pool: Labels, classes: int) -> dict[str, flo
     """The class shift, with warnings where calibration rows are few, or not a sample of the pool."""
     wanted = enough_calibration_rows(gold, classes)
     if len(gold) < wanted:
-        warn(
-            f"{len(gold)} gold rows calibrate the teacher over {classes} classes; {wanted} or more are needed for a "
-            "stable estimate: add gold rows with teacher=, or use us.vanilla(), which estimates nothing"
-        )
+        few = f"{len(gold)} gold rows calibrate the teacher over {classes} classes; {wanted} or more"
+        warn(f"{few} are needed for a stable estimate: add gold rows with teacher=, or use us.vanilla()")
     if not gold.weighed_like(pool):
-        warn(
-            "the votes on gold and on the pool are weighed by different models, so estimates on gold do not hold for "
-            "the pool: fit one (fit = votes.dawid_skene()) and pass by=fit to both us.Votes"
-        )
+        one = "fit one (fit = votes.dawid_skene()) and pass by=fit to both us.Votes"
+        warn(f"the votes on gold and on the pool are weighed by different models; {one}")
     shift = class_shift(gold, pool, classes)
     if shift.alarming:
-        warn(
-            f"gold and pool hold different classes: the teacher predicts class {shift.most} on {shift.gold_share:.0%} "
-            f"of the gold rows and {shift.pool_share:.0%} of the pool (distance {shift.distance:.2f}, p = "
-            f"{shift.p_value:.1g}); draw gold at random from the pool, or estimates on it will not hold there"
-        )
+        shares = f"{shift.gold_share:.0%} of gold and {shift.pool_share:.0%} of the pool (p = {shift.p_value:.1g})"
+        warn(f"the teacher predicts class {shift.most} on {shares}; draw gold at random from the pool")
     return {"class_shift": shift.distance, "class_shift_p": shift.p_value}

@@ -81,12 +81,9 @@ class Votes(Distribution):
     def __len__(self) -> int:
         return len(self.votes)
 
-    def dawid_skene(self, *, smoothing: float = 0.01, abstentions: bool | None = None) -> DawidSkene:
-        """Posterior, class prior and the annotators' confusion matrices, by EM on these votes.
-
-        ``abstentions``: whether abstaining counts as an answer; None: where most votes come from one-class rules.
-        """
-        return fit_dawid_skene(self.votes, self.classes, smoothing=smoothing, abstentions=abstentions)
+    def dawid_skene(self) -> DawidSkene:
+        """Posterior, class prior and the annotators' confusion matrices, by EM on these votes."""
+        return fit_dawid_skene(self.votes, self.classes)
 
     def majority(self) -> Tensor:
         """Vote shares, ``(N, C)``; all zero on rows without votes."""

@@ -249,8 +249,7 @@ class Shown:
     """A value that a notebook shows as the page of its report does."""
 
     def _repr_html_(self) -> str:
-        html: str = from_report("html").html_of(self)
-        return html
+        return str(from_report("html").html_of(self))
 
 
 def notebook_display() -> Any:

@@ -62,8 +62,7 @@ def _parts(path: str | Path) -> tuple[str, str]:
         raise UnderstudyError(f"{scheme}:// is not an address that is read; use s3://, gs://, memory:// or file://")
     scheme, where = found[1], found[2].strip("/")
     if "@" in where.partition("/")[0]:  # never quoted: the message would show the key
-        cure = "leave them out, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-        raise UnderstudyError(f"the {scheme}:// address holds credentials, which would be written down with it; {cure}")
+        raise UnderstudyError(f"the {scheme}:// address holds credentials; use AWS_PROFILE or AWS_ACCESS_KEY_ID")
     if {"", ".", ".."} & set(where.split("/")):
         raise UnderstudyError(f"{scheme}://{where} names no place; write it like {scheme}://bucket/folder")
     return scheme, where

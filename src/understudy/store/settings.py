@@ -18,8 +18,7 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 def as_json(settings: Mapping[str, Any]) -> dict[str, Any]:
     """As JSON gives them back: tuples are lists, and what JSON cannot hold is its fingerprint."""
-    again: dict[str, Any] = json.loads(json.dumps(settings, default=_fingerprint))
-    return again
+    return dict(json.loads(json.dumps(settings, default=_fingerprint)))
 
 
 def check_same(

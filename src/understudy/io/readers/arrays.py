@@ -105,8 +105,7 @@ def _header(file: Any, where: str) -> tuple[tuple[int, ...], Any]:
         warnings.simplefilter("ignore", UserWarning)
         shape, _, dtype = read(file)
     if dtype.hasobject:
-        cure = "store numbers or text only, e.g. np.asarray(values, dtype=str)"
-        raise UnderstudyError(f"{where} holds Python objects of mixed types, which are never unpickled; {cure}")
+        raise UnderstudyError(f"{where} holds Python objects of mixed types, never unpickled; store numbers or text")
     if any(isinstance(side, bool) or side < 0 for side in shape) or not dtype.itemsize:
         raise UnderstudyError(f"{where} announces {dtype} values of shape {shape}, which is none; write it again")
     return shape, dtype

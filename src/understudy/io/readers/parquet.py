@@ -72,8 +72,7 @@ def read_footers(files: Sequence[File]) -> tuple[list[int], dict[str, Any]]:
         kinds = kinds or own
         for name in {**kinds, **own}:
             if (here := own.get(name, "missing")) != (there := kinds.get(name, "missing")):
-                held = f"column {name!r} is {here}, in {files[0].name} {there}"
-                raise UnderstudyError(f"{file}: {held}; shards hold the same columns")
+                raise UnderstudyError(f"{file}: column {name!r} is {here}, in {files[0].name} {there}; use one type")
         counts.append(count)
     return counts, kinds
 
