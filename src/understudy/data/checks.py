@@ -156,8 +156,8 @@ def check_labels(labels: Any, where: str, *, missing_allowed: bool = False) -> T
     return tensor
 
 
-def check_finite(x: Tensor, where: str) -> None:
-    """As float32, which is what students take: 1e300 is infinity to them."""
+def check_finite(x: Tensor, where: str, first: int = 0) -> None:
+    """As float32, which is what students take: 1e300 is infinity to them. ``first``: the number of the first row."""
     at_once = max(1, min(CHUNK, (CHUNK << 10) // max(1, x.nbytes // max(1, len(x)))))  # rows may be images
     for start in range(0, len(x), at_once):
         some = x[start : start + at_once]
@@ -166,7 +166,7 @@ def check_finite(x: Tensor, where: str) -> None:
         if not math.isfinite(float(some.sum())) and not bool((finite := some.isfinite()).all()):
             row = start + first_bad(~finite.reshape(len(finite), -1).all(-1))
             large = "a number too large for float32" if bool(x[row].isfinite().all()) else "NaN or infinity"
-            raise UnderstudyError(f"{where} row {row} holds {large}; remove the row or fill it in")
+            raise UnderstudyError(f"{where} row {first + row} holds {large}; remove the row or fill it in")
 
 
 def check_ids(ids: Iterable[Any] | None, rows: int, where: str) -> np.ndarray[Any, Any] | None:

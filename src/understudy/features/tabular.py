@@ -110,8 +110,6 @@ class Numbers(Part):
         for number, name in enumerate(names):
             every = _checked(raw, name, missing)
             column = every[~np.isnan(every)]
-            if not len(column):
-                raise UnderstudyError(f"{raw.at(name)} holds no number at all; leave the column out")
             if len(column) < len(every):
                 gaps.append(name)
             # A constant column's computed deviation is rounding error, not always 0.

@@ -88,8 +88,6 @@ class Labelling:
         if values.dtype.kind not in "OU":
             values = table.numbers(column)
             return np.where(values == EMPTY, -1, values) if missing and (values == EMPTY).any() else values
-        if missing and not np.any(values != ""):
-            return np.full(values.shape, -1)
         numbers = class_names.spelled_numbers(values, where)
         if numbers is None:
             return table.numbers(column)

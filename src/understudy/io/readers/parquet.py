@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from understudy.data import arrow_columns
 from understudy.data.arrow_columns import join_batches
-from understudy.data.checks import SMALL, available_memory, check_memory, check_space, describe
+from understudy.data.checks import SMALL, available_memory, check_finite, check_memory, check_space, describe, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.io.readers import File, TableSource, file_state, opened_parquet, reading
 from understudy.store.arrow import LISTS, TEXTS, Array
@@ -211,8 +211,6 @@ def _numbers(values: Any, where: str, start: int) -> Array:
         raise UnderstudyError(f"{where} row {start} is an empty list; a row holds at least one number")
     if array.dtype.kind not in "biuf":
         raise UnderstudyError(f"{where} holds {describe(array)}; features are numbers, or lists of them")
-    finite = np.isfinite(array).reshape(len(array), -1).all(1)
-    if not finite.all():
-        row = start + int(finite.argmin())
-        raise UnderstudyError(f"{where} row {row} holds NaN or infinity; remove the row or fill it in")
+    if array.dtype.kind == "f":
+        check_finite(to_tensor(array, where), where, start)
     return array
