@@ -47,13 +47,13 @@ def shown(number: float | None) -> str:
 
 
 def markdown(figures: Sequence[Figure]) -> str:
-    lines = ["| what | ours | peer | theirs | ratio | target | met |", "| --- | ---: | --- | ---: | ---: | --- | --- |"]
+    lines = ["|what|ours|peer|theirs|ratio|target|met|", "|---|--:|---|--:|--:|---|---|"]
     for figure in figures:
         met = {None: "", True: "yes", False: "**no**"}[figure.met]
         theirs = figure.note or ("" if figure.theirs is None else f"{shown(figure.theirs)} {figure.unit}")
         ratio = "" if figure.value is None or figure.value == figure.ours else shown(figure.value)
         cells = [figure.what, f"{shown(figure.ours)} {figure.unit}", figure.peer, theirs, ratio, figure.target, met]
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(f"|{'|'.join(cells)}|")
     return "\n".join(lines) + "\n"
 
 
