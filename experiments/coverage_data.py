@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 import understudy as us
+from understudy.inference.cascade import Combination
 
 Array = NDArray[Any]
 POOL_ROWS, FRESH_ROWS, POPULATION_ROWS = 600, 20_000, 400_000
@@ -84,6 +85,11 @@ class World:
         """Mean confidence minus accuracy."""
         confidence = (self._logits(student) / temperature).softmax(1).amax(1)
         return float(confidence.mean()) - self.accuracy(student)
+
+    def together(self, student: torch.nn.Module, temperature: float, both: Combination) -> float:
+        """The accuracy of student and teacher combined."""
+        probs = (self._logits(student).double() / temperature).softmax(1).numpy()
+        return float((both(probs, self.fresh.probs).argmax(1) == self.fresh.y).mean())
 
     def _logits(self, student: torch.nn.Module) -> torch.Tensor:
         with torch.no_grad():

@@ -19,6 +19,7 @@ from understudy.active.label_plan import measure_source
 from understudy.active.loop_state import round_gains
 from understudy.auditing import measures
 from understudy.comparison.interval import Interval
+from understudy.inference.combination import fit_on
 from understudy.labels.votes import Votes
 from understudy.maths.classification_metrics import by_class, confusion_counts, overall
 from understudy.maths.proportions import Share, area, cross_validated
@@ -252,7 +253,8 @@ def train(signal: str, gold_rows: int, seed: int) -> Intervals:
     world = world_of(signal, 2)
     data = world.data(gold_rows, seed)
     result: Intervals = {}
-    tested = us.Gold(*world.draw(gold_rows, np.random.default_rng([seed, gold_rows, len(signal), 1]))[:2])
+    drawn = world.draw(gold_rows, np.random.default_rng([seed, gold_rows, len(signal), 1]))
+    tested = us.Gold(drawn.x, drawn.y, teacher=drawn.probs)
     for name, test in (("cross-validated", None), ("test set", tested)):
         run = us.train(LINEAR, data.gold, data.pool, us.vanilla(), test=test, evaluate=True, seed=seed, progress=False)
         if run.evaluation is not None:
@@ -262,6 +264,11 @@ def train(signal: str, gold_rows: int, seed: int) -> Intervals:
                 for at, (temperature, share) in enumerate(((1.0, fitted.before), (fitted.temperature, fitted.after))):
                     kind = ("confidence minus accuracy", "the same, at the temperature")[at]
                     result[f"{kind}, {name}"] = [of(share, world.gap(run.student, temperature))]
+            unseen = run.evaluation.held_out
+            if run.evaluation.combined is not None and unseen is not None and unseen.teacher is not None:
+                both = fit_on(unseen.probs.double(), unseen.teacher, unseen.y)
+                truth = world.together(run.student, run.temperature, both)
+                result[f"student and teacher together, {name}"] = [of(run.evaluation.combined, truth)]
             if test is None:
                 result["teacher's accuracy"] = [of(run.evaluation.teacher, world.population.right.mean())]
                 alone = us.train(LINEAR, data.gold, None, us.vanilla(), seed=seed, progress=False)

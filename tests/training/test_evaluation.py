@@ -1,7 +1,7 @@
 """``run.evaluation``: on the test set, cross-validated on gold, or of a pilot; stored with the run."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ import understudy as us
 from understudy.maths.proportions import UNKNOWN, Share, cross_validated, exact
 from understudy.maths.temperature import PRIOR, cross_tempered, gap_of
 from understudy.objective import Objective
+from understudy.report.run_page import compared_accuracies
 from understudy.training.evaluation import (
+    HELD_OUT,
     Evaluation,
     StudentCalibration,
     by_confidence,
@@ -101,6 +103,19 @@ def test_a_pilot_has_cross_validated_already() -> None:
     assert found.calibration is None
     fitted = StudentCalibration.fit(3 * torch.eye(2)[rows(40).y], rows(40).y)
     assert evaluated(None, rows(40), pilot={**pilot, "calibration": asdict(fitted)}).calibration == fitted
+
+
+def test_student_and_teacher_together_are_cross_validated_too() -> None:
+    """With the interval of rows whose students share rows; shown whether they are used or not."""
+    gold, apart = rows(40, 30), {"slam": 0.1}
+    pilot: dict[str, Any] = {"choice": "slam", "accuracy": {"correct": 33, "rows": 40}, "candidates": []}
+    logits = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    pilot |= {"disagreement": apart, HELD_OUT: {"logits": logits, "rows": torch.arange(40), "pool": None}}
+    found = evaluated(None, gold, pilot=pilot)
+    assert found.combined is not None and found.held_out is not None and found.held_out.combined is not None
+    correct = int((found.held_out.combined.argmax(1) == gold.y).sum())
+    assert found.combined == cross_validated(correct, 40, 0.1) != exact(correct, 40)
+    assert "student and teacher" in compared_accuracies(replace(found, held_out=None))
 
 
 def test_the_gap_is_that_of_the_temperature_itself() -> None:

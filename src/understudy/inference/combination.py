@@ -63,13 +63,13 @@ def fit_combination(
     for number in fold.unique().tolist():
         mine, counts = fold == number, None if pool is None else pool.without(number)
         f, s, labels = probs[~mine], teacher[~mine], y[~mine]
-        unseen[mine] = _apply(_fit(f, s, labels, counts), probs[mine], teacher[mine])
+        unseen[mine] = _apply(fit_on(f, s, labels, counts), probs[mine], teacher[mine])
         inner, among = random_folds(len(labels)), torch.empty_like(f)
         for part in inner.unique().tolist():
             out = inner == part
-            among[out] = _apply(_fit(f[~out], s[~out], labels[~out], counts), f[out], s[out])
+            among[out] = _apply(fit_on(f[~out], s[~out], labels[~out], counts), f[out], s[out])
         helps[mine] = _better(among, logits[~mine], labels)
-    every = _fit(probs, teacher, y, None if pool is None else pool.every)
+    every = fit_on(probs, teacher, y, None if pool is None else pool.every)
     return FittedCombination(every, _better(unseen, logits, y), unseen, helps)
 
 
@@ -84,7 +84,8 @@ def _apply(combination: Combination, probs: Tensor, teacher: Tensor) -> Tensor:
     return torch.from_numpy(combination(probs.numpy(), teacher.numpy()))
 
 
-def _fit(probs: Tensor, teacher: Tensor, y: Tensor, pool: Tensor | None) -> Combination:
+def fit_on(probs: Tensor, teacher: Tensor, y: Tensor, pool: Tensor | None = None) -> Combination:
+    """By all of these rows, whether it helps or not."""
     classes, fold = probs.shape[1], deal_folds(y)
     votes = (teacher if teacher.dim() == 1 else teacher.argmax(1)).unsqueeze(1)
     others = None if pool is None else pool.unsqueeze(0)

@@ -60,8 +60,8 @@ def write_job_report(path: str | Path, job: TrainedJob) -> list[tuple[str, list[
 
 def compared_accuracies(found: Evaluation) -> dict[str, tuple[float, float, float]]:
     """The student's accuracy and its baselines', each with the ends of its interval."""
-    combined = found.combined if found.held_out is not None and found.held_out.combination is not None else None
-    shares = {"student": found.accuracy, "student and teacher": combined, "teacher": found.teacher}
+    # Shown only where it helps, the accuracy of both would be that of the lucky draws.
+    shares = {"student": found.accuracy, "student and teacher": found.combined, "teacher": found.teacher}
     shares |= {"gold only": found.gold_only}
     known = {name: (share.estimate, share.low, share.high) for name, share in shares.items() if share is not None}
     return known | {"majority class": (found.majority,) * 3}

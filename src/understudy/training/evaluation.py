@@ -201,24 +201,27 @@ def evaluate_training(
         of_classes = measure_classes(tempered, on_gold.gold.y, on_gold.disagreement)
         calibration = calibration and calibration.widened(of_classes["effect"])
     if HELD_OUT in pilot and gold is not None:
-        on_gold = HeldOut(pilot[HELD_OUT]["logits"], gold.take(pilot[HELD_OUT]["rows"]))
-    unseen = _held_out(on_test, on_gold, temperature, pilot.get(HELD_OUT, {}).get("pool"))
+        kept, apart = pilot[HELD_OUT], pilot["disagreement"][pilot["choice"]]
+        on_gold = HeldOut(kept["logits"], gold.take(kept["rows"]), apart)
+    unseen, combined = _held_out(on_test, on_gold, temperature, pilot.get(HELD_OUT, {}).get("pool"))
     return Evaluation(
         accuracy, where, int(counts.argmax()), float(counts.max() / counts.sum()), teacher, teacher_rows, baseline,
         discordant, calibration, read_shares(of_classes.pop("metrics", {})), **of_classes,
-        combined=None if unseen is None else unseen.combined_accuracy, held_out=unseen,
+        combined=combined, held_out=unseen,
     )  # fmt: skip
 
 
 def _held_out(
     on_test: HeldOut | None, on_gold: HeldOut | None, temperature: float, pool: PoolCounts | None
-) -> HeldOutRows | None:
-    """The rows that measure: the first set that has a teacher's labels, else the first that there is."""
+) -> tuple[HeldOutRows | None, Share | None]:
+    """The rows that measure: the first set that has a teacher's labels, else the first that there is; and the accuracy
+    of student and teacher together."""
     known = [each for each in (on_test, on_gold) if each is not None]
     if not known:
-        return None
+        return None, None
     found = next((each for each in known if len(each.gold.calibration_rows())), known[0])
-    return HeldOutRows.of(found.logits, found.gold, temperature, pool=pool)
+    rows = HeldOutRows.of(found.logits, found.gold, temperature, pool=pool)
+    return rows, rows.combined_accuracy(found.disagreement)
 
 
 def measure_classes(probs: Tensor, y: Tensor, disagreement: float = 0.0) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from understudy.data.examples import Gold
 from understudy.inference.cascade import Combination
 from understudy.inference.combination import PoolCounts, fit_combination
 from understudy.labels.base import Labels
-from understudy.maths.proportions import Share, exact
+from understudy.maths.proportions import Share, cross_validated
 
 # Of rows with a teacher's label, to fit two weights, biases and confusions on.
 LEAST_ROWS = 20
@@ -59,13 +59,13 @@ class HeldOutRows:
             return torch.empty(0, dtype=torch.long)
         return teacher_classes(self.teacher).ge(0).nonzero().squeeze(1)
 
-    @property
-    def combined_accuracy(self) -> Share | None:
-        """Of student and teacher together, on these rows."""
+    def combined_accuracy(self, disagreement: float) -> Share | None:
+        """Of student and teacher together, on these rows, whose students' ``disagreement`` widens it."""
         if self.combined is None:
             return None
         rows = self.with_teacher
-        return exact(float((self.combined[rows].argmax(1) == self.y[rows]).sum()), len(rows))
+        correct = int((self.combined[rows].argmax(1) == self.y[rows]).sum())
+        return cross_validated(correct, len(rows), disagreement)
 
     def state_dict(self) -> dict[str, Tensor]:
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
