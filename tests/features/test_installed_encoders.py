@@ -10,8 +10,10 @@ import pytest
 from understudy.errors import install
 from understudy.features import installed_encoders
 from understudy.features.installed_encoders import PACKAGE, PREFERRED, found_encoders, installed
+from understudy.store.console import complain
 
 MAIN = "0123456789abcdef"
+ONCE = installed_encoders._say
 
 
 def _model(folder: Path, size: int = 10, weights: str = "model.safetensors") -> Path:
@@ -29,6 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(installed_encoders, "_say", complain)
     real = installed_encoders.find_spec
 
     def find_spec(name: str) -> object:
@@ -83,6 +86,12 @@ def test_what_is_chosen_is_said(
     assert list(found_encoders()) == ["org/small"] and "TF-IDF; " in capsys.readouterr().err.splitlines()[1]
     monkeypatch.setattr(installed_encoders, "find_spec", lambda name: None)
     assert list(found_encoders()) == [] and "TF-IDF" in capsys.readouterr().err
+
+
+def test_it_is_said_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    ONCE.cache_clear()
+    monkeypatch.setattr(installed_encoders, "_say", ONCE)
+    assert list(found_encoders()) == list(found_encoders()) == [] and capsys.readouterr().err.count("TF-IDF;") == 1
 
 
 @pytest.mark.parametrize(("answers", "wanted"), [(True, PREFERRED), (False, None)])

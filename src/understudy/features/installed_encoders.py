@@ -14,6 +14,7 @@ Nothing of transformers or PyTorch is loaded here.
 import os
 import threading
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,18 +28,20 @@ SETTING = "UNDERSTUDY_ENCODER"
 PATIENCE = 5.0
 # Beside TF-IDF, on nine English text tasks; on TREC 10 (docs/results/texts.md).
 _GAIN = "on English texts a sentence encoder is about 6 points more accurate"
+#: A line once in a process: cross-validation makes features many times.
+_say = cache(complain)
 
 
 def found_encoders() -> Iterator[str]:
     """Names to try in turn, each printed before anything is encoded; after the last, what TF-IDF forgoes."""
     if find_spec("transformers") is not None:
         for name, folder in installed().items():
-            complain(f"Texts: sentence vectors by {name} ({folder}); --encoder none takes TF-IDF")
+            _say(f"Texts: sentence vectors by {name} ({folder}); --encoder none takes TF-IDF")
             yield name
         if _hub_answers():
-            complain(f"Texts: fetching the encoder {PREFERRED} (91 MB) from the hub; --encoder none does without")
+            _say(f"Texts: fetching the encoder {PREFERRED} (91 MB) from the hub; --encoder none does without")
             yield PREFERRED
-    complain(f"Texts: TF-IDF; {_GAIN}: {INSTALL}, or --encoder FOLDER")
+    _say(f"Texts: TF-IDF; {_GAIN}: {INSTALL}, or --encoder FOLDER")
 
 
 def installed() -> dict[str, Path]:
