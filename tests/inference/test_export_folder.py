@@ -79,6 +79,9 @@ def test_texts_numbers_and_categories(tmp_path: Path) -> None:
         names, probs = alone(folder, rows)
         np.testing.assert_allclose(probs, expected, atol=1e-5)
         assert names == [run.config["class_names"][best] for best in expected.argmax(1)]
+    # Its answer was the first class, with a confidence of NaN.
+    with pytest.raises(ValueError, match="row 2 gives no probabilities; its numbers are too large"):
+        standalone.answer(standalone.Model(folder), [*records[:2], {**records[2], "age": float("inf")}])
     deferred = [one["deferred"] for one in standalone.answer(standalone.Model(folder), records)]
     assert deferred == Cascade.load(folder).defer(expected).tolist() and len({*deferred}) == 2
     with pytest.raises(UnderstudyError, match="already exists"):

@@ -61,7 +61,11 @@ class Model:
         columns = {**columns, ROW: range(len(columns[self.names[0]]))}
         found = [self._batch({name: cells[start : start + BATCH] for name, cells in columns.items()})
                  for start in columns[ROW][::BATCH]]  # fmt: skip
-        return np.concatenate(found) if found else np.zeros((0, len(self.classes)), np.float32)
+        probs = np.concatenate(found) if found else np.zeros((0, len(self.classes)), np.float32)
+        if not np.isfinite(probs).all():
+            row = int(np.isnan(probs).any(1).argmax())
+            raise ValueError(f"row {row} gives no probabilities; its numbers are too large")
+        return probs
 
     def _batch(self, columns: Columns) -> Any:
         columns, first = dict(columns), columns[ROW][0]
