@@ -306,6 +306,17 @@ def test_an_empty_cell_is_no_class_called_minus_one(
         assert teacher is not None and teacher.answers().max() == 1 and int((teacher.answers() < 0).sum()) >= 2
 
 
+def test_an_empty_label_is_a_pool_row_of_one_file_also_where_a_class_is_minus_one(tmp_path: Path) -> None:
+    label, given = pa.array([-1, 0, 1, None, None, -1]), pa.array([-1, 0, 1, None, 0, 1])
+    table = pa.table({"f": [0.5, 1.5, 2.5, 3.5, 4.5, 5.5], "label": label, "teacher_label": given})
+    pq.write_table(table, tmp_path / "one.parquet")
+    for classes, gold, pool in ((("-1", "0", "1"), [0, 1, 2, 0], [-1, 1]), (None, [0, 1], [-1, -1, 0, 1])):
+        found = read_examples(gold=tmp_path / "one.parquet", pool=tmp_path / "one.parquet", classes=classes)
+        assert found.gold is not None and found.gold.y.tolist() == gold
+        teacher = pool_of(found).teacher
+        assert teacher is not None and teacher.top1().tolist() == pool
+
+
 def test_numbers_are_no_positions_among_classes_that_are_negative_numbers(save: Any, tmp_path: Path) -> None:
     (tmp_path / "gold.csv").write_text("f,label\n0.5,-1\n0.25,+1\n")
     pool = save("pool.jsonl", teacher_label=[-1, 1] * (N // 2))
