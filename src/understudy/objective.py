@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from understudy.data.checks import check_length
+from understudy.data.checks import check_length, to_tensor
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels
@@ -110,6 +110,19 @@ class Context:
         """A user's values for every row of the pool, cut to the rows that have a label."""
         check_length(len(values), self.pool_size, where, "the pool")
         return values if self.kept is None else values[self.kept]
+
+    def numbers_per_row(self, values: Any, where: str, *columns: int) -> Tensor:
+        """The same of numbers, 0 or more, float64; ``columns``: how many a row has."""
+        given = to_tensor(values, where).double().cpu()
+        if given.shape[1:] != columns:
+            wanted = f"{(self.pool_size, *columns)}, {columns[0] if columns else 'one number'} per pool row"
+            raise UnderstudyError(f"{where} has shape {tuple(given.shape)}; give {wanted}")
+        check_length(len(given), self.pool_size, where, "the pool")
+        used = torch.arange(self.pool_size) if self.kept is None else self.kept
+        bad = ~((given[used] >= 0) & given[used].isfinite()).reshape(len(used), -1).all(1)
+        if bool(bad.any()):
+            raise UnderstudyError(f"{where} row {int(used[bad][0])} is negative or not a number; give 0 or more")
+        return given[used]
 
     @property
     def teacher(self) -> Labels:

@@ -5,7 +5,6 @@ audit.noise.pool                      # Share(estimate=0.062, low=0.034, high=0.
 audit.verdict, audit.expectations     # as sentences, and the outlook of each method
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from understudy.labels.reliability import ClassShift, Reliability, class_shift, 
 from understudy.maths.proportions import Bools, Floats, Share, area
 from understudy.store.console import Shown, from_report
 from understudy.store.option_fields import checked_plainly
+from understudy.store.settings import without_nan
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,7 @@ class Audit(Shown):
         if values["suspects"] is not None:
             for scores in ("probability", "labels", "suggestions"):
                 del values["suspects"][scores]
-        # JSON has no NaN: what is unknown is null.
-        text = json.dumps(values, default=np.ndarray.tolist)
-        plain: dict[str, Any] = json.loads(text, parse_constant=lambda name: None)
-        return plain
+        return dict(without_nan(values))
 
 
 @checked_plainly

@@ -39,6 +39,7 @@ from understudy.models.small_nets import linear
 from understudy.reconciling.label_sources import ReconciledPool
 from understudy.reconciling.relabel import reconcile
 from understudy.store.option_fields import checked_plainly
+from understudy.store.settings import without_nan
 from understudy.training.automatic_options import row_shape
 
 WHAT = ("share", "accuracy", "precision", "recall", "f1", "confusion")
@@ -73,18 +74,11 @@ class Estimate:
 
 def as_records(found: Sequence[Estimate], width: float | None = None) -> list[dict[str, Any]]:
     """Ready for JSON: what is unknown is None."""
-    return [
-        {name: _plain(value) for name, value in asdict(one).items()}
-        | {"worth": one.worth}
-        | ({} if width is None else {"more_gold_rows": one.more_gold_rows(width)})
-        for one in found
-    ]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    records = []
+    for one in found:
+        more = {} if width is None else {"more_gold_rows": one.more_gold_rows(width)}
+        records.append(asdict(one) | {"worth": one.worth} | more)
+    return list(without_nan(records))
 
 
 @dataclass(frozen=True)

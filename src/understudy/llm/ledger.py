@@ -13,9 +13,8 @@ A journal is a log (``store/log.py``) for coroutines: each line is on the disk b
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from understudy.store.log import Log
 
@@ -58,8 +57,7 @@ class Journal:
         await asyncio.to_thread(self._log.append, lines)
 
 
-@dataclass(frozen=True)
-class Price:
+class Price(NamedTuple):
     """Of a million tokens, in any currency."""
 
     input: float = 0.0

@@ -23,7 +23,6 @@ from typing import Any, Unpack
 
 from torch import Tensor
 
-from understudy.data.checks import first_bad, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels
 from understudy.maths import weights
@@ -47,22 +46,13 @@ class FidelityWeight(Weight):
         check_interval("fidelity", "[0, inf)", beta=self.beta)
 
     def prepare(self, context: Context) -> Columns:
-        uncertainty = _own_doubt(context.teacher) if self.uncertainty is None else self._given(context)
+        if self.uncertainty is None:
+            uncertainty = _own_doubt(context.teacher)
+        else:
+            uncertainty = context.numbers_per_row(self.uncertainty, "fidelity(uncertainty=…)")
         weight = weights.fidelity(uncertainty, self.beta)
         context.facts[f"{self.name}.mean_weight"] = float(weight.mean())
         return {"weight": weight.float()}
-
-    def _given(self, context: Context) -> Tensor:
-        where = "fidelity(uncertainty=…)"
-        uncertainty = context.per_row(to_tensor(self.uncertainty, where).double(), where)
-        if uncertainty.dim() != 1:
-            cure = "it is one number per pool row: us.stochastic_passes(…).variance"
-            raise UnderstudyError(f"{where} has shape {tuple(uncertainty.shape)}; {cure}")
-        bad = ~((uncertainty >= 0) & uncertainty.isfinite())
-        if bool(bad.any()):
-            row = first_bad(bad)
-            raise UnderstudyError(f"{where} row {row} is {float(uncertainty[row])}; uncertainties are 0 or more")
-        return uncertainty
 
 
 def _own_doubt(teacher: Labels) -> Tensor:

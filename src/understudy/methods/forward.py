@@ -91,12 +91,7 @@ class ForwardLink(Link):
     def _noisy_probs(self, context: Context) -> Tensor:
         teacher = context.teacher.simplest()
         if self.noisy_probs is not None:
-            where = "forward(noisy_probs=…)"
-            probs = context.per_row(to_tensor(self.noisy_probs, where).double(), where)
-            if probs.dim() != 2 or probs.shape[1] != context.classes:
-                wanted = len(teacher), context.classes
-                raise UnderstudyError(f"{where} has shape {tuple(probs.shape)}; give {wanted}")
-            return probs
+            return context.numbers_per_row(self.noisy_probs, "forward(noisy_probs=…)", context.classes)
         if not teacher.ranks:
             cure = "pass noisy_probs=run.predict(pool.x) of a net trained with us.vanilla()"
             raise UnderstudyError(f"forward(transition='anchor') needs predictions, and hard labels are none; {cure}")

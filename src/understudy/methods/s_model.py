@@ -20,7 +20,6 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
 from understudy.maths.mixing import forward_correction
 from understudy.method_options import Slots, method
@@ -66,10 +65,8 @@ class SModelLink(Link):
             return transition_on_gold(context, hard=self.hard, who="s_model(init='confusion')")
         if self.init == "identity":
             return torch.eye(context.classes, dtype=torch.float64)
-        where, wanted = "s_model(noisy_probs=…)", (len(context.pool), context.classes)
-        probs = context.per_row(to_tensor(self.noisy_probs, where).double(), where)
-        if probs.shape != wanted:
-            raise UnderstudyError(f"{where} has shape {tuple(probs.shape)}; give {wanted}")
+        where = "s_model(noisy_probs=…)"
+        probs = context.numbers_per_row(self.noisy_probs, where, context.classes)
         missing = (probs.sum(0) <= 0).nonzero().squeeze(1).tolist()
         if missing:
             raise UnderstudyError(f"{where} never names class {missing[0]}; use init='identity'")

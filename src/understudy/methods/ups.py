@@ -22,7 +22,6 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from understudy.data.checks import first_bad, to_tensor
 from understudy.errors import UnderstudyError, warn
 from understudy.maths import losses
 from understudy.maths.weights import normalise
@@ -50,7 +49,7 @@ class UpsTarget(Target):
 
     def prepare(self, context: Context) -> Columns:
         rows, classes = len(context.pool), context.classes
-        std = None if self.std is None else self._given(context)
+        std = None if self.std is None else context.numbers_per_row(self.std, "ups(std=…)", classes).float()
         selected = torch.zeros(rows, dtype=torch.long)
         for part in torch.arange(rows).split(max(1, _BUDGET // classes)):
             signs = self._signs(context.teacher.dense(part, classes).cpu(), None if std is None else std[part])
@@ -60,17 +59,6 @@ class UpsTarget(Target):
             cure = "lower positive_above, or raise negative_below and the two std limits"
             warn(f"ups selects no class on any of the {rows} pool rows, so the pool teaches nothing; {cure}")
         return {"selected": selected} if std is None else {"selected": selected, "std": std}
-
-    def _given(self, context: Context) -> Tensor:
-        std = to_tensor(self.std, "ups(std=…)").float().cpu()
-        if std.dim() != 2 or std.shape[1] != context.classes:
-            cure = f"it is (rows, {context.classes} classes), us.stochastic_passes(…).std of the pool"
-            raise UnderstudyError(f"ups(std=…) has shape {tuple(std.shape)}; {cure}")
-        std = context.per_row(std, "ups(std=…)")
-        bad = ~((std >= 0) & std.isfinite()).all(-1, keepdim=True)
-        if bool(bad.any()):
-            raise UnderstudyError(f"ups(std=…) row {first_bad(bad)} is negative or not a number; one pass has std 0")
-        return std
 
     def _signs(self, mean: Tensor, std: Tensor | None) -> Tensor:
         """+1 positive, −1 negative, 0 not selected, ``(B, C)``."""

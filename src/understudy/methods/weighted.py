@@ -88,15 +88,7 @@ class GivenWeight(Weight):
     can_vanish = True
 
     def prepare(self, context: Context) -> Columns:
-        weights = to_tensor(self.weights, "given_weight(…)").double().cpu()
-        if weights.dim() != 1:
-            raise UnderstudyError(f"given_weight(…) has shape {tuple(weights.shape)}; it is (rows,), one per pool row")
-        weights = context.per_row(weights, "given_weight(…)")
-        bad = ~(weights.isfinite() & (weights >= 0))
-        if bool(bad.any()):
-            row = int(bad.nonzero()[0])
-            row = row if context.kept is None else int(context.kept[row])
-            raise UnderstudyError(f"given_weight(…) row {row} is negative or not a number; weights are 0 or more")
+        weights = context.numbers_per_row(self.weights, "given_weight(…)")
         if not bool((weights > 0).any()):
             raise UnderstudyError("given_weight(…) is 0 on every row with a label, so the pool would teach nothing")
         return {"weight": weights.float()}

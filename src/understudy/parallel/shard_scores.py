@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -52,8 +52,7 @@ class ScoreTable:
         return ShardResult({name: found[name].numpy() for name in self.names}, {"same": same})
 
 
-@dataclass(frozen=True)
-class ShardScores:
+class ShardScores(NamedTuple):
     #: With the files of the scores as their paths.
     shards: tuple[PoolShard, ...]
     summaries: Sequence[Mapping[str, Any]]
@@ -84,8 +83,7 @@ class ShardScores:
         return ShardVectors(self, function)
 
 
-@dataclass(frozen=True)
-class ShardVectors:
+class ShardVectors(NamedTuple):
     scored: ShardScores
     function: Callable[[Arrays], Factored]
 

@@ -24,11 +24,10 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jinja2
 import numpy as np
@@ -74,8 +73,7 @@ def reload_waits() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """``folder``: of a run or an exported model. ``log``: a folder; needed with a teacher."""
 
     folder: Path

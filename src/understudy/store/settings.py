@@ -21,6 +21,11 @@ def as_json(settings: Mapping[str, Any]) -> dict[str, Any]:
     return dict(json.loads(json.dumps(settings, default=_fingerprint)))
 
 
+def without_nan(content: Any) -> Any:
+    """As JSON gives it back, arrays as lists; what is no number is null there."""
+    return json.loads(json.dumps(content, default=lambda array: array.tolist()), parse_constant=lambda name: None)
+
+
 def check_same(
     before: Mapping[str, Any],
     now: Mapping[str, Any],

@@ -16,10 +16,9 @@ import secrets
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
@@ -45,8 +44,7 @@ _RAW = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items
 _OF_DATA = [pair for pair in _RAW if pair[0] in (b"x-content-type-options", b"cache-control")]
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(NamedTuple):
     """``tokens``: by their owners; none: every program that reaches the server may send requests."""
 
     host: str

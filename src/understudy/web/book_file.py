@@ -14,9 +14,8 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from understudy.errors import UnderstudyError, first_line
 from understudy.store.files import timestamp
@@ -41,8 +40,7 @@ _SCHEMA = (
 _LINE = "name, annotator, row, label, undoes, suggested, seconds"
 
 
-@dataclass(frozen=True)
-class AnswerLine:
+class AnswerLine(NamedTuple):
     """One line of the book: an answer (``label``; None: skipped), or an undo of the answer called ``undoes``."""
 
     #: Made by the sender, so that one sent twice is one.
@@ -260,7 +258,7 @@ class BookFile:
         self._file.executemany("INSERT OR IGNORE INTO pins VALUES (?, ?)", new)
 
     def add_line(self, line: AnswerLine) -> None:
-        values = (*astuple(line), timestamp())
+        values = (*line, timestamp())
         added = self._file.execute(f"INSERT INTO answers({_LINE}, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
         self._file.execute("DELETE FROM leases WHERE row=? AND annotator=?", (line.row, line.annotator))
         self._state.apply(line)
