@@ -130,7 +130,7 @@ def test_gold_counts_by_its_content(make_loop: MakeLoop) -> None:
 def test_a_lost_state_is_no_new_loop(make_loop: MakeLoop, tmp_path: Path) -> None:
     make_loop(budget=20).run()
     (tmp_path / "loop" / "state.json").unlink()
-    with pytest.raises(us.UnderstudyError, match=r"no state\.json with the requested rows"):
+    with pytest.raises(us.UnderstudyError, match=r"no state\.json; restore it"):
         make_loop(budget=20)
 
 

@@ -151,8 +151,7 @@ def _loop(
     if options.method is not None:
         objective, _ = build_method(options.method, options.method_options or [], auto=False)
         if pool.teacher is None:
-            trains = f"--method {options.method} trains on the pool's labels"
-            raise UnderstudyError(f"{trains}, and {options.pool} has none; leave it out")
+            raise UnderstudyError(f"--method {options.method} wants labels, and {options.pool} has none; leave it out")
     elif options.method_options:
         raise UnderstudyError("--option sets something of a method; name it by --method")
     own = {each.name: getattr(options, each.name) for each in fields(LoopOptions)}
@@ -165,9 +164,7 @@ def _loop(
     )  # fmt: skip
 
 
-def _write(
-    options: CampaignOptions, records: Sequence[Mapping[str, Any]], warnings: Sequence[str], message: str = ""
-) -> None:
+def _write(options: CampaignOptions, records: list[dict[str, Any]], warnings: Sequence[str], message: str = "") -> None:
     if records:
         settings = {
             "Pool file": options.pool, "Strategy": options.strategy, "Budget": f"{options.budget:,} labels",
@@ -186,8 +183,7 @@ def read_served(log: Path, out: Path) -> tuple[Path, float]:
         entries = [entry for file in files for entry in Log(file).entries()]
         rows = {pin_of(row): row for entry in entries if entry["served_deferred"] and (row := _content(entry))}
         if not rows:
-            cure = "serve with --log and --log-content, and a rule of understudy defer"
-            raise UnderstudyError(f"{log} holds no deferred rows with their content; {cure}")
+            raise UnderstudyError(f"{log} holds no deferred rows; serve with --log-content and a rule of defer")
         names = dict.fromkeys(name for row in rows.values() for name in row)
         columns = {name: object_column([row.get(name) for row in rows.values()]) for name in names}
         out.mkdir(parents=True, exist_ok=True)

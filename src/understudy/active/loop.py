@@ -131,8 +131,7 @@ class Loop:
             self.fresh = self.fresh.to(self.recipe.device)
         self.classes = check_outputs(self.fresh, gold, self.pool, test=self.test)
         if self.class_names is not None and len(self.class_names) != self.classes:
-            count = f"{len(self.class_names)} names, the student {self.classes} outputs"
-            raise UnderstudyError(f"class_names= has {count}; give one for each")
+            raise UnderstudyError(f"class_names= holds {len(self.class_names)} of {self.classes} names; name them all")
         decay, warmup = self.options.ema_decay, self.options.ema_warmup
         needs_ema = any(name.endswith("_ema") for name in strategy_named(strategy).needs)
         self.ema = EMA(self.fresh, decay=decay, warmup=warmup) if needs_ema else None
@@ -186,8 +185,7 @@ class Loop:
             numbers, phrases = explain(self.strategy, picks, scores, labelled)
             state.notes = {"scores": numbers, "why": phrases, "watch": {**watch._asdict(), "alarm": watch.alarm}}
             if watch.alarm:
-                advice = "check some of these rows, or use strategy='s_badge'"
-                warn(f"round {state.round}, {self.strategy}: {watch} (p = {watch.p_value:.1g}); {advice}")
+                warn(f"round {state.round}, {self.strategy}: {watch} (p = {watch.p_value:.1g}); check rows, or s_badge")
         state.batch, state.step = picks.tolist(), "label"
         state.save(self.folder)
 
@@ -312,9 +310,8 @@ class Loop:
     def _request(self, open_rows: list[int]) -> LabelRequest:
         state = self.state
         places = [state.batch.index(row) for row in open_rows]
-        scores, why = (
-            [state.notes[name][place] for place in places] if name in state.notes else [] for name in ("scores", "why")
-        )
+        notes = state.notes
+        scores, why = ([notes[name][place] for place in places] if name in notes else [] for name in ("scores", "why"))
         rows = torch.tensor(open_rows, dtype=torch.long)
         ids = None if self.pool.ids is None else self.pool.ids[rows.numpy()]
         return LabelRequest(state.round, rows, self.classes, ids, scores, why)

@@ -17,16 +17,12 @@ class LoopOptions(OptionTable):
     start: int = typed_option(50, help="Rows of the first round, drawn at random.", least=0)
     batch: int = typed_option(50, help="Rows of every further round, picked by the strategy.", least=1)
     seed: int = typed_option(0, help="Same seed, same result.")
-    stop_after: int | None = typed_option(
-        None, help="Stop after so many rounds in a row that change few predictions.", least=1
-    )
+    stop_after: int | None = typed_option(None, help="Stop after so many rounds in a row of few changes.", least=1)
     stop_change: float = typed_option(0.01, help="Share of the predictions that counts as few.", least=0)
     warm_start: bool = option(False, help="Start each round from the student of the last one.")
     ema_decay: float = option(0.999, help="Of the moving average that s_badge and lhd need.")
     ema_warmup: bool = option(True, help="Whether the moving average warms up.")
-    held_out: bool = option(
-        False, help="Without test rows, cross-validate on the rows drawn at random.", may_differ=True
-    )
+    held_out: bool = option(False, help="Without test rows, cross-validate on rows drawn at random.", may_differ=True)
     progress: bool = option(True, help="Print a line per round.", may_differ=True)
 
 
@@ -34,14 +30,10 @@ class LoopOptions(OptionTable):
 class CampaignOptions(LoopOptions):
     pool: Path = typed_option(help="Rows that may be labelled.")
     out: Path = typed_option(help="The campaign's folder; the same command continues there.")
-    gold: list[str] | None = typed_option(
-        None, help="Trusted labels; again with +FILE for the labels of a chosen batch."
-    )
+    gold: list[str] | None = typed_option(None, help="Trusted labels; again with +FILE for those of a chosen batch.")
     test: Path | None = typed_option(None, help="Test set.", panel=FILES)
     strategy: str = typed_option("margin", help=f"One of {', '.join(NAMES)}.")
-    label: Literal["file", "page"] = typed_option(
-        "file", help="Where people label: a file per round, or the label page."
-    )
+    label: Literal["file", "page"] = typed_option("file", help="Where people label: a file per round, or the page.")
     answers: Path | None = typed_option(
         None,
         help="A file of id and label (or teacher_label, of understudy ask), now or later: its rows are not waited for.",
@@ -53,10 +45,5 @@ class CampaignOptions(LoopOptions):
         help=f"Train on the pool's own imperfect labels too, by one of {', '.join(METHOD_NAMES)}. Default: on gold "
         "and new labels alone.",
     )
-    method_options: list[str] | None = typed_option(
-        None, help="A setting of the method; repeat for more.", flag="option"
-    )
-    student: str = typed_option(
-        AUTO,
-        help="A net and its sizes: linear, mlp:128,128, lenet…; hf:FOLDER, a pretrained net that reads --text; auto.",
-    )
+    method_options: list[str] | None = typed_option(None, help="Of the method; repeat for more.", flag="option")
+    student: str = typed_option(AUTO, help="linear, mlp:128,128, lenet…; hf:FOLDER, a net that reads --text; auto.")

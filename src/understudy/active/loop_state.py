@@ -76,8 +76,7 @@ class LoopState:
         path = folder / STATE
         if not path.exists():
             if left := [*folder.glob(LABELLED), *folder.glob("round-*")]:
-                lost = f"{left[0].name} of a loop, but no {STATE} with the requested rows"
-                raise UnderstudyError(f"{folder} holds {lost}; restore it, or choose a new folder")
+                raise UnderstudyError(f"{folder} holds {left[0].name}, but no {STATE}; restore it, or use a new folder")
             return cls(settings)
         stored = LOOP.read(folder)
         check_same(stored["settings"], settings, folder, free=EXTENDABLE, hints=_HASHED)

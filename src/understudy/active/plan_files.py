@@ -103,8 +103,7 @@ def _names(labels: Labels | None) -> Sequence[str]:
         return labels.sources or tuple(map(str, range(labels.votes.shape[1])))
     if isinstance(labels, Hard):
         return (TEACHER,)
-    cure = "give them by --known, and sources in columns teacher_vote_NAME"
-    raise UnderstudyError(f"the pool's labels are {labels.title}, not those of single sources; {cure}")
+    raise UnderstudyError(f"labels of the pool are {labels.title}; use --known, or columns teacher_vote_NAME")
 
 
 def _votes(labels: Labels | None, names: Sequence[str], rows: int) -> Tensor:
@@ -121,8 +120,7 @@ def _probabilities(table: Table, at: Any, ids: Any, how: Labelling, classes: int
     """In the order of the pool's rows, which are the rows ``at`` of the table."""
     labels = read_teacher(table, how)
     if labels is None:
-        lacks = "has no 'teacher_probs' or 'probabilities'"
-        raise UnderstudyError(f"{table.path} {lacks}; name an output of reconcile or predict")
+        raise UnderstudyError(f"{table.path} lacks teacher_probs or probabilities; name a file of reconcile or predict")
     if (at < 0).any():
         missing = ids[int((at < 0).argmax())]
         raise UnderstudyError(f"{table.path} has no row of id {missing!r}; it must cover the whole pool")

@@ -27,8 +27,7 @@ from understudy.store.option_fields import checked_plainly
 from understudy.store.settings import without_nan
 
 
-@dataclass(frozen=True)
-class AccuracyCurve:
+class AccuracyCurve(NamedTuple):
     """Estimated accuracy against the teacher's confidence, with its 95% band, at the confidences of the gold rows."""
 
     confidence: Floats
@@ -131,8 +130,7 @@ def audit(
     of classes. ``target``: the half-width of the noise interval for which more gold is counted, 0.02 for ±2 points.
     """
     if rows_wrong < 0 or confusions < 0 or not 0 < target < 1:
-        given = f"rows_wrong={rows_wrong}, confusions={confusions}, target={target}"
-        raise UnderstudyError(f"audit({given}): counts, and a share")
+        raise UnderstudyError(f"audit({rows_wrong=}, {confusions=}, {target=}): counts, and a share")
     if gold is None:
         raise UnderstudyError("audit measures the teacher on gold, but gold=None; pass us.Gold(x, y, teacher=…)")
     check_sets(gold, pool)

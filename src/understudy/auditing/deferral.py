@@ -177,8 +177,7 @@ def defer(
     _check(target_accuracy, budget, error_cost, price=price, delta=delta)
     unseen = None if run.evaluation is None else run.evaluation.held_out
     if run.evaluation is None or unseen is None:
-        cure = "train it with gold rows, at least 20, or --test"
-        raise UnderstudyError(f"the run has no predictions of rows that did not train; {cure}")
+        raise UnderstudyError("the run predicted no rows that did not train; train with 20 gold rows, or --test")
     rows = AnsweredRows.of(unseen, abstain=abstain)
     kinds = {name: right for name, right in rows.if_deferred.items() if right is not None}
     alone = {name: exact(float(right.sum()), len(right)) for name, right in kinds.items()}

@@ -84,9 +84,8 @@ def audit_data(gold: Gold, pool: Pool | None, class_names: Sequence[Any] | None)
     """The gold rows that calibrate the teacher, and the pool rows it labelled."""
     rows, on_gold = gold.calibration()
     if on_gold is None or not len(rows):
-        what = "no gold row has a teacher label, so the quality of the teacher's labels is unknown"
-        cure = "give gold rows it labelled (by ids of the pool file, or us.Gold(x, y, teacher=…)) that were not chosen"
-        raise UnderstudyError(f"{what}; {cure}")
+        cure = "give rows it labelled (by ids of the pool file, or us.Gold(x, y, teacher=…)) that were not chosen"
+        raise UnderstudyError(f"no gold row has a teacher label; {cure}")
     labelled, kept = drop_unlabelled(pool)
     theirs = None
     if labelled is not None and labelled.teacher is not None:
@@ -101,8 +100,7 @@ def audit_data(gold: Gold, pool: Pool | None, class_names: Sequence[Any] | None)
     count = max(seen, mine.labels.classes or 0, simplest.classes or 0)
     names = [str(name) for name in (range(count) if class_names is None else class_names)]
     if len(names) < count:
-        what = f"class_names holds {len(names)} names, but there are {count} classes"
-        raise UnderstudyError(f"{what}; name them all, in order")
+        raise UnderstudyError(f"class_names holds {len(names)} names for {count} classes; name them all, in order")
     return AuditData(mine, truth, theirs, names, 0 if pool is None or theirs is None else len(pool) - len(theirs))
 
 

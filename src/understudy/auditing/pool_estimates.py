@@ -27,7 +27,7 @@ import torch
 
 from understudy.auditing import pool_strata
 from understudy.auditing.measures import AuditData, TeacherLabels, audit_data
-from understudy.auditing.pool_strata import Ends, Proxy, Tally, merge_cells, tally
+from understudy.auditing.pool_strata import FEWEST, PER_WEIGHT, Ends, Proxy, Tally, merge_cells, tally
 from understudy.data.checks import check_probability
 from understudy.data.examples import Gold, Pool, check_sets, weighed
 from understudy.data.fitted_rows import mark_fitted
@@ -143,12 +143,10 @@ class Question:
                 return mine, theirs
             known = by[0] >= 0, by[1] >= 0
             cells = tuple(np.full(len(each), pool_strata.NO_LABEL) for each in by)
-            cells[0][known[0]], cells[1][known[1]] = merge_cells(
-                mine[known[0]], theirs[known[1]], 2, pool_strata.FEWEST
-            )
+            cells[0][known[0]], cells[1][known[1]] = merge_cells(mine[known[0]], theirs[known[1]], 2, FEWEST)
             return cells[0], cells[1]
         agree = [one.predicted == each for one, each in zip(proxies, labels, strict=True)]
-        if proxies[0].has_score:
+        if proxies[0].confidence is not None or proxies[0].probs is not None:
             mine, theirs = (each.astype(np.int64) for each in agree)
             return merge_cells(mine, theirs, 2, pool_strata.FEWEST_OF_MANY)
         count = len(self.data.names)
@@ -158,9 +156,7 @@ class Question:
     def tally(self) -> Tally:
         cells = self.cells()
         if self.data.weights is not None:
-            return tally(
-                self.hit, cells, self.data.weights, pool_strata.PER_WEIGHT, self.data.weights[0], self.data.counts
-            )
+            return tally(self.hit, cells, self.data.weights, PER_WEIGHT, self.data.weights[0], self.data.counts)
         scores = [
             one.score(labels if self.truth is None else self.truth)
             for one, labels in zip(self.data.proxies, self.data.labels, strict=True)
@@ -178,7 +174,7 @@ class Question:
         rows, right = counts.get(self.what, (np.ones_like(hit), hit))
         weights = None if self.data.weights is None else self.data.weights[0][rows]
         cells = np.zeros(rows.sum(), dtype=np.int64), np.zeros(0, dtype=np.int64)
-        found = tally(right[rows], cells, (weights, None), pool_strata.PER_WEIGHT, weights)
+        found = tally(right[rows], cells, (weights, None), PER_WEIGHT, weights)
         # The pool's own figure is a draw too: of as many times more rows as the pool has.
         pool = len(self.data.labels[1]) if self.data.counts is None else self.data.counts.sum()
         return found._replace(pool=found.rows * pool / max(len(hit), 1))
@@ -223,8 +219,7 @@ def estimate(
             raise UnderstudyError("labels holds only −1 for gold or for the pool; pass labels of rows of both")
         mine, theirs = (each.astype(np.int64) for each in given)
         if max(mine.max(), theirs.max()) >= len(data.names):
-            last = len(data.names) - 1
-            raise UnderstudyError(f"labels holds a class above {last}, the last; name all in class_names")
+            raise UnderstudyError(f"labels holds a class above {len(data.names) - 1}; name all in class_names")
         data = replace(data, labels=(mine, theirs))
     texts = [each.astype(str) for each in groups or ()]
     if texts and not np.isin(*texts).any():

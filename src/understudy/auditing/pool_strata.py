@@ -34,10 +34,6 @@ class Proxy(NamedTuple):
     #: ``(n, C)``; more telling than a confidence.
     probs: Floats | None = None
 
-    @property
-    def has_score(self) -> bool:
-        return self.confidence is not None or self.probs is not None
-
     def score(self, label: int | Ints) -> Floats:
         """The larger, the likelier is the class (one for all rows, or one for each), among rows of one prediction."""
         if self.probs is not None:

@@ -117,8 +117,7 @@ class TeacherWatch:
         silent = self.looks and given and not any(label for _, label in given)
         if not silent and not any(label in self._codes for _, label in given):
             some, known = sorted({label for _, label in given})[:3], self.classes[:-1]
-            what = f"none of the answers {some} is one of the classes {known[:5]}"
-            raise UnderstudyError(f"{name}: {what}; spell both alike")
+            raise UnderstudyError(f"{name}: none of the answers {some} is one of {known[:5]}; spell both alike")
         anchors, new = self.counted(given)
         added = self.append(anchors, new)
         right = self._answers[:, 2] == self._truth[self._answers[:, 0]]

@@ -83,8 +83,7 @@ class Cascade:
             if (folder / COMBINATION).exists():
                 combination = Combination(**safetensors.numpy.load((folder / COMBINATION).read_bytes()))
         except (TypeError, safetensors.SafetensorError) as error:
-            what = f"{DEFERRAL} or {COMBINATION} in {folder}"
-            raise UnderstudyError(f"{what} is damaged ({error}); restore them") from error
+            raise UnderstudyError(f"{folder}: {DEFERRAL} or {COMBINATION} is damaged ({error}); restore it") from error
         return cls(combination, rule)
 
     def defer(self, probs: Array) -> Array:

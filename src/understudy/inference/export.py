@@ -53,8 +53,7 @@ def export(run_or_student: Run | nn.Module, path: str | Path, *, example: Any = 
         raise
     except Exception as error:  # torch's exporters raise whatever the traced code or they themselves raise
         why = f"{type(student).__name__} cannot be exported to {path.name}: {reason(error)}"
-        cure = "avoid branches on values and fixed batch sizes in its forward, or write .safetensors"
-        raise UnderstudyError(f"{why}; {cure}") from error
+        raise UnderstudyError(f"{why}; avoid branches on values and fixed batch sizes, or use .safetensors") from error
     with appearing_whole(path) as temporary:
         temporary.write_bytes(content)
         _check(kind, model, inputs, temporary, path)

@@ -145,8 +145,7 @@ def _describe(part: Part, student: nn.Module, folder: Path) -> dict[str, Any]:
     try:
         (folder / "tokenizer.json").write_text(tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
     except AttributeError as error:
-        slow = "the encoder's tokenizer is not a fast one (tokenizer.json)"
-        raise UnderstudyError(f"{slow}; export .onnx instead") from error
+        raise UnderstudyError("the encoder's tokenizer is slow (no tokenizer.json); export .onnx instead") from error
     return described | {"max_tokens": limit, "pad": tokenizer.pad_token_id or 0}
 
 

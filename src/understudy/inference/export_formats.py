@@ -96,8 +96,7 @@ def _load_safetensors(path: Path, model: Probabilities) -> Loaded:
     try:
         rebuilt.load_state_dict(state)
     except RuntimeError as error:
-        why = f"the weights do not fit the net as it was built ({reason(error)})"
-        raise UnderstudyError(f"{why}; was a layer replaced by hand?") from error
+        raise UnderstudyError(f"weights do not fit the net ({reason(error)}); was a layer replaced by hand?") from error
     for name, value in model.student.state_dict().items():
         if not torch.equal(state[name], value):
             raise UnderstudyError(f"the weights {name!r} in the file differ from the student's")
@@ -161,8 +160,7 @@ def onnx_bytes(model: nn.Module, inputs: Inputs, metadata: dict[str, str], *, na
         )  # fmt: skip
         assert program is not None
         program.model.metadata_props.update(metadata)
-        content: bytes = program.model_proto.SerializeToString()
-    return content
+        return bytes(program.model_proto.SerializeToString())
 
 
 def _load_onnx(path: Path, model: Probabilities) -> Loaded:
@@ -205,8 +203,7 @@ def example_inputs(student: nn.Module, example: Any, *, needed: bool) -> tuple[t
     if example is None:
         spec = models.spec_of(student)
         if spec is None and needed:
-            unknown = f"{type(student).__name__} is no net of us.models, so the shape of its rows is unknown"
-            raise UnderstudyError(f"{unknown}; pass some: example=x[:8]")
+            raise UnderstudyError(f"{type(student).__name__} is no net of us.models; pass some: example=x[:8]")
         if spec is None:
             return None, ()
         shape = spec["args"]["inputs"]
@@ -239,8 +236,7 @@ def try_student(model: Probabilities, inputs: tuple[Tensor, ...]) -> None:
         why = f"{student} cannot take the example rows of shape {shapes} ({reason(error)})"
         raise UnderstudyError(f"{why}; pass rows as in training") from error
     if probs.dim() != 2 or not bool(probs.isfinite().all()):
-        given = f"no finite (rows, classes) for the example (shape {tuple(probs.shape)})"
-        raise UnderstudyError(f"{student} gives {given}; check its weights")
+        raise UnderstudyError(f"{student} gives no finite (rows, classes): {tuple(probs.shape)}; check its weights")
 
 
 def difference(exported: Tensor, expected: Tensor) -> str:

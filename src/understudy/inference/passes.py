@@ -95,8 +95,7 @@ def logits_of(module: nn.Module, x: Inputs) -> Tensor:
     logits = getattr(output, "logits", None)
     if isinstance(logits, Tensor):
         return logits
-    wanted = "it should return logits (B, C) as a tensor, or an object with .logits"
-    raise UnderstudyError(f"{type(module).__name__} returned {type(output).__name__}; {wanted}")
+    raise UnderstudyError(f"{type(module).__name__} returned {type(output).__name__}; return logits (B, C), or .logits")
 
 
 class FeatureTap:
@@ -123,8 +122,7 @@ class FeatureTap:
         linears: list[nn.Module] = [part for part in module.modules() if isinstance(part, nn.Linear)]
         self._layers = linears if layer is None else [_find(module, layer)]
         if not self._layers:
-            lacks = f"{type(module).__name__} has no nn.Linear to take penultimate features from"
-            raise UnderstudyError(f"{lacks}; name a layer whose output they are")
+            raise UnderstudyError(f"{type(module).__name__} has no nn.Linear; name a layer that makes the features")
 
     def __call__(self, x: Inputs, call: nn.Module | None = None) -> tuple[Tensor, Tensor]:
         """``call``: what to run instead of the module itself, where something wraps it."""
@@ -214,8 +212,7 @@ def over_rows(
                     results = [room_for((len(index), *value.shape[1:]), value.dtype) for value in values]
             for result, value in zip(results, values, strict=True):
                 if value.shape[:1] != part.shape:
-                    made = f"shape {tuple(value.shape)} for {len(part)} rows"
-                    raise UnderstudyError(f"the model returned {made}; it must be one per row")
+                    raise UnderstudyError(f"the model made {tuple(value.shape)} of {len(part)} rows, not one per row")
                 result[places] = value
     return results
 
@@ -234,8 +231,7 @@ def room_for(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         os.posix_fallocate(handle, 0, size)
         return to_tensor(np.memmap(name, dtype=kind, mode="r+", shape=shape), name)
     except OSError as error:
-        cure = "set UNDERSTUDY_CACHE to another disk"
-        raise UnderstudyError(f"cannot write {folder}: {error.strerror}; {cure}") from error
+        raise UnderstudyError(f"cannot write {folder}: {error.strerror}; set UNDERSTUDY_CACHE to another") from error
     finally:
         os.close(handle)
         # The map keeps the file's contents for as long as it lives.
@@ -276,8 +272,7 @@ def _refuse_nan(probs: Tensor) -> None:
         some = probs[start : start + CHUNK]
         if math.isnan(float(some.sum())):
             row = start + first_bad(some.isnan().flatten(1).any(1))
-            cure = "remove NaN and infinity from the features, or train again with a lower lr"
-            raise UnderstudyError(f"the model's answer to row {row} is NaN; {cure}")
+            raise UnderstudyError(f"the answer to row {row} is NaN; mend its features, or train again with a lower lr")
 
 
 def predict_logits(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE) -> Tensor:
@@ -299,8 +294,7 @@ def penultimate(model: nn.Module, x: Any, *, layer: str | None = None, batch_siz
 def metrics(probs: Tensor, labels: Tensor, metric: str = ACCURACY) -> dict[str, float]:
     """accuracy, worst_class (the lowest accuracy of a class that occurs), ece, loss; score: of another metric."""
     if int(labels.max()) >= probs.shape[1]:
-        held = f"the labels hold class {int(labels.max())}"
-        raise UnderstudyError(f"{held}, but the model has {probs.shape[1]} outputs; match them")
+        raise UnderstudyError(f"labels hold class {int(labels.max())}, the model {probs.shape[1]} outputs; match them")
     confidence, best = probs.double().max(-1)
     right = (probs.argmax(-1) == labels).double()
     counts = torch.bincount(labels)

@@ -55,7 +55,8 @@ def teach(
         return _probabilities(teacher, batch, index, torch.float32, logits=logits)
 
     def ask(index: Tensor | None = None) -> Tensor:
-        return over_rows(_module(teacher), rows, answer, index=index, batch_size=batch_size)[0]
+        module = teacher if isinstance(teacher, nn.Module) else None
+        return over_rows(module, rows, answer, index=index, batch_size=batch_size)[0]
 
     if store is None:
         return ask()
@@ -96,13 +97,12 @@ def stochastic_passes(
     """
     if passes < 1:
         raise UnderstudyError(f"stochastic_passes(passes={passes}): at least 1 pass is needed")
-    rows, module = as_rows(x, "x"), _module(teacher)
+    rows, module = as_rows(x, "x"), teacher if isinstance(teacher, nn.Module) else None
     if not len(rows):
         raise UnderstudyError("x has no rows to ask the teacher about")
     droppers = [] if module is None or augment is not None else _dropout_layers(module)
     if module is not None and augment is None and passes > 1 and not droppers:
-        lacks = f"{type(teacher).__name__} has no dropout layer, so all {passes} passes would say the same"
-        raise UnderstudyError(f"{lacks}; pass augment=(x, generator) -> x, or passes=1")
+        raise UnderstudyError(f"{type(teacher).__name__} has no dropout; pass augment=(x, generator) -> x, or passes=1")
     generator = torch.Generator().manual_seed(seed)
 
     def moments(batch: Any, index: Tensor) -> tuple[Tensor, ...]:
@@ -144,17 +144,12 @@ def teacher_features(teacher: nn.Module, x: Any, layer: str | None = None, *, ba
     return penultimate(teacher, x, layer=layer, batch_size=batch_size)
 
 
-def _module(teacher: Teacher) -> nn.Module | None:
-    return teacher if isinstance(teacher, nn.Module) else None
-
-
 def _probabilities(teacher: Teacher, batch: Any, index: Tensor, dtype: torch.dtype, *, logits: bool) -> Tensor:
     """The teacher's answer about one batch: ``(B, C)`` on the CPU, checked."""
     where = "the teacher's answer"
     answer = logits_of(teacher, batch) if isinstance(teacher, nn.Module) else to_tensor(teacher(batch), where)
     if answer.dim() != 2 or len(answer) != len(index):
-        made = f"shape {tuple(answer.shape)} for {len(index)} rows"
-        raise UnderstudyError(f"the teacher returned {made}; it must return (rows, classes)")
+        raise UnderstudyError(f"the teacher returned {tuple(answer.shape)} for {len(index)} rows, not (rows, classes)")
     answer = answer.to("cpu", dtype)
     probs = answer.softmax(-1) if logits else answer
     check_probabilities(probs, where, rows=index)

@@ -11,7 +11,7 @@ from typing import Any
 
 from understudy.errors import UnderstudyError
 from understudy.labels import ANSWER_FORMS
-from understudy.store.option_fields import check_options, option, read_pairs, typed_option
+from understudy.store.option_fields import OptionTable, option, read_pairs, typed_option
 
 PROMPT, SERVER, COST, PACE = "Prompt", "Server", "Cost", "Pace"
 
@@ -31,7 +31,7 @@ _prompt, _server, _cost, _pace = (partial(typed_option, panel=panel) for panel i
 
 
 @dataclass(frozen=True)
-class AskOptions:
+class AskOptions(OptionTable):
     """``model``, ``base_url``, ``key_env`` and the prices: one for all models, or one for each."""
 
     model: str | Sequence[str] = option(help="The model; repeat for several, one vote each.", typed=list[str])
@@ -44,12 +44,8 @@ class AskOptions:
     votes: int = _prompt(1, help="Answers per row and model; the label is then their shares.", least=1)
     temperature: float | None = _prompt(None, help="Default: 0; 1 with --votes.", least=0, most=2)
     max_tokens: int | None = _prompt(None, help="Of an answer. Default: enough for a class name.", least=1)
-    logprobs: int | None = _prompt(
-        None, help="Alternatives per token; 0: none. Default: one per class.", least=0, most=20
-    )
-    structured: bool = _prompt(
-        True, help="Constrain answers to a JSON schema of the classes.", flag="structured/--no-structured"
-    )
+    logprobs: int | None = _prompt(None, help="Alternatives a token; 0: none. Default: one a class.", least=0, most=20)
+    structured: bool = _prompt(True, help="Constrain answers to a JSON schema.", flag="structured/--no-structured")
     aliases: Mapping[str, str] | None = _prompt(
         None, help="Another word for a class; repeat for more.", typed=list[str] | None, flag="alias",
         read=read_aliases, metavar="WORD=CLASS",
@@ -70,18 +66,13 @@ class AskOptions:
     again: bool = _pace(False, help="Repeat rows without a usable answer.")
     progress: bool = option(True, help="Show progress.")
 
-    def __post_init__(self) -> None:
-        check_options(self)
-
 
 @dataclass(frozen=True)
 class TeacherOptions(AskOptions):
     """Those of the teacher of ``understudy serve``: with other defaults."""
 
     model: str = _server("", help="The model to ask.", flag="teacher_model")
-    base_url: str | None = _server(
-        None, help="An LLM for the deferred rows, e.g. http://localhost:8000/v1.", flag="teacher_url"
-    )
+    base_url: str | None = _server(None, help="For deferred rows, e.g. http://localhost:8000/v1.", flag="teacher_url")
     key_env: str | None = _server(None, help="Environment variable with its key.")
     price_in: float | None = _cost(None, help="Of a million tokens in.")
     price_out: float | None = _cost(None, help="Of a million tokens out.")

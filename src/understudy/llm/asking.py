@@ -155,8 +155,7 @@ class AskRun:
         for answered in self.answered:
             for name, pin in zip(map(str, self.ids), self.pins, strict=True):
                 if name in answered and answered[name].pin not in ("", pin):
-                    other = f"{self.folder.path} holds an answer about another text of id {name}"
-                    raise UnderstudyError(f"{other}; choose a new folder, or give changed rows new ids")
+                    raise UnderstudyError(f"{self.folder.path} answers another text of id {name}; use a new folder")
 
     def wanted(self, number: int, row: int) -> int:
         """How many choices of this model a row still lacks."""
@@ -192,9 +191,8 @@ class AskRun:
         if not tasks:
             return
         ledger = self.ledger(options.budget)
-        requesters = [
-            Requester(plan, number, self.folder, ledger, self._stopping) for number in range(len(plan.models))
-        ]
+        models = range(len(plan.models))
+        requesters = [Requester(plan, number, self.folder, ledger, self._stopping) for number in models]
         bar = AskProgress(len(tasks), ledger, shown=options.progress)
         try:
             with ends_on_sigterm(), deferred(), bar:  # requests under way are paid for

@@ -67,9 +67,8 @@ class Factored:
 
     def followed_by(self, other: Factored) -> Factored:
         left = None if self.left is None or other.left is None else torch.cat([self.left, other.left])
-        return Factored(
-            left, torch.cat([self.right, other.right]), torch.cat([self.squared_norms, other.squared_norms])
-        )
+        right, norms = ((self.right, other.right), (self.squared_norms, other.squared_norms))
+        return Factored(left, torch.cat(right), torch.cat(norms))
 
     @property
     def parts(self) -> list[slice]:
@@ -91,8 +90,7 @@ def factored(right: Tensor, *, left: Tensor | None = None) -> Factored:
     # A squared distance may be four times the largest squared norm. NaN is not below the limit either.
     too_large = ~(squared_norms < torch.finfo(squared_norms.dtype).max / 8)
     if bool(too_large.any()):
-        what = f"the squared norm of embedding row {int(too_large.nonzero()[0])} does not fit into {right.dtype}"
-        raise UnderstudyError(f"{what}: remove NaN and infinite values, or scale the features down")
+        raise UnderstudyError(f"embedding row {int(too_large.nonzero()[0])} is NaN, or beyond {right.dtype}; scale it")
     return Factored(left, right, squared_norms)
 
 

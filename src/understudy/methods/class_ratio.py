@@ -53,8 +53,7 @@ class ClassRatioWeight(Weight):
         used = torch.bincount(labels, minlength=context.classes) > 0
         missing = (used & (named == 0)).nonzero().squeeze(1).tolist()
         if missing:
-            lacks = f"the teacher named no gold row class {missing[0]}"
-            raise UnderstudyError(f"class_ratio measures labels on gold: {lacks}; add gold rows, or pass clean_share=")
+            raise UnderstudyError(f"the teacher named no gold row class {missing[0]}; add gold, or pass clean_share=")
         right = torch.bincount(answers, weights=(answers == gold.y).double(), minlength=context.classes)
         return right / named.clamp(min=1)
 

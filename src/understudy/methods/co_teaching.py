@@ -60,8 +60,7 @@ def fresh_copy(student: nn.Module, seed: int) -> nn.Module:
             if callable(reset):
                 reset()
     if all(a.equal(b) for a, b in zip(student.parameters(), peer.parameters(), strict=True)):
-        lacks = f"no layer of {type(student).__name__} has reset_parameters(), which draws the weights of its peer"
-        raise UnderstudyError(f"co_teaching: {lacks}; give its class that method")
+        raise UnderstudyError(f"co_teaching draws its peer by reset_parameters(), which {type(student).__name__} lacks")
     return peer
 
 
@@ -88,8 +87,7 @@ class CoTeachingScorer:
         gold = self.learner.gold
         rows, labels = (torch.empty(0), None) if gold is None else gold.calibration()
         if gold is None or labels is None or not len(rows):
-            cure = "pass forget_rate=, or gold rows with teacher="
-            raise UnderstudyError(f"co_teaching must know how many labels are wrong: {cure}")
+            raise UnderstudyError("co_teaching needs forget_rate=, or gold rows with teacher= to measure it")
         return float((labels.top1() != gold.y[rows]).double().mean())
 
     def score(self, model: Any, batch: Batch) -> Scored:

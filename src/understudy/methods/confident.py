@@ -50,8 +50,7 @@ class ConfidentWeight(Weight):
         count = max(1, round(self.share * len(confidence)))
         alike = count < len(confidence) and bool((confidence == confidence[0]).all())
         if alike or not context.teacher.simplest().has_confidence:
-            why = "confident ranks labels by the teacher's confidence, but all pool labels are equally sure"
-            raise UnderstudyError(f"{why}; pass us.Hard(labels, confidence) or probabilities, or use us.vanilla()")
+            raise UnderstudyError("confident: all pool labels are equally sure; pass us.Hard(labels, confidence)")
         order = confidence.argsort(descending=True, stable=True)
         kept = torch.zeros(len(confidence)).index_fill_(0, order[:count].cpu(), 1.0)
         context.facts[f"{self.name}.kept_rows"] = count

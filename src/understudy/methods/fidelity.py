@@ -61,8 +61,7 @@ def _own_doubt(teacher: Labels) -> Tensor:
         return teacher.confidence("entropy")
     given = teacher.confidence("margin")
     if bool(((given < 0) | (given > 1)).any()):
-        cure = "scale them, or pass uncertainty= (one number per pool row)"
-        raise UnderstudyError(f"fidelity reads hard labels' confidence as a chance; some lie outside [0, 1]: {cure}")
+        raise UnderstudyError("fidelity: some confidences lie outside [0, 1]; scale them, or pass uncertainty=")
     return 1 - given
 
 

@@ -46,8 +46,7 @@ def transition_on_gold(context: Context, *, hard: bool = False, who: str = "forw
     counts = torch.bincount(gold.y, minlength=context.classes)
     missing = (counts == 0).nonzero().squeeze(1).tolist()
     if missing:
-        lacks = f"no gold row with a teacher label is of class {missing[0]}"
-        raise UnderstudyError(f"{who} estimates noise by class, but {lacks}; add such rows, or pass the matrix")
+        raise UnderstudyError(f"{who}: no labelled gold row is of class {missing[0]}; add such rows, or a matrix")
     sums = torch.zeros(context.classes, context.classes, dtype=torch.float64).index_add_(0, gold.y, labels)
     return sums / counts.unsqueeze(1)
 
@@ -71,8 +70,7 @@ class ForwardLink(Link):
 
     def __post_init__(self) -> None:
         if isinstance(self.transition, str) and self.transition != "anchor":
-            given = f"forward(transition={self.transition!r})"
-            raise UnderstudyError(f"{given}: use None (from gold), a (C, C) matrix, or 'anchor'")
+            raise UnderstudyError(f"forward(transition={self.transition!r}): use None, a (C, C) matrix or 'anchor'")
         check_interval("forward", "[0, 1]", quantile=self.quantile)
 
     def module(self, context: Context) -> nn.Module:
@@ -93,8 +91,7 @@ class ForwardLink(Link):
         if self.noisy_probs is not None:
             return context.numbers_per_row(self.noisy_probs, "forward(noisy_probs=…)", context.classes)
         if not teacher.ranks:
-            cure = "pass noisy_probs=run.predict(pool.x) of a net trained with us.vanilla()"
-            raise UnderstudyError(f"forward(transition='anchor') needs predictions, and hard labels are none; {cure}")
+            raise UnderstudyError("forward(transition='anchor') needs soft labels, or noisy_probs= of a net")
         return label_shares(teacher, context.classes)
 
     def __call__(self, logits: Tensor, step: Step) -> Tensor:
@@ -104,13 +101,11 @@ class ForwardLink(Link):
 def _checked_matrix(transition: Any, classes: int) -> Tensor:
     matrix = to_tensor(transition, "forward(transition=…)").double()
     if matrix.shape != (classes, classes):
-        wanted = f"({classes}, {classes}): row = truth, column = label"
-        raise UnderstudyError(f"forward(transition=…) has shape {tuple(matrix.shape)}; give {wanted}")
+        raise UnderstudyError(f"forward(transition=…) has shape {tuple(matrix.shape)}; give {(classes, classes)}")
     off = (matrix.sum(1) - 1).abs() > 1e-4
     if bool((matrix < 0).any()) or bool(off.any()):
         row = int(((matrix < 0).any(1) | off).nonzero()[0])
-        held = f"row {row} is no distribution (sum {float(matrix[row].sum()):.4g})"
-        raise UnderstudyError(f"forward(transition=…) {held}; it holds the chances of each label where it is the truth")
+        raise UnderstudyError(f"forward(transition=…) row {row} is no distribution: sum {float(matrix[row].sum()):.4g}")
     return matrix
 
 

@@ -55,8 +55,7 @@ class SModelLink(Link):
         if self.init not in ("identity", "confusion", "predictions"):
             raise UnderstudyError(f"s_model(init={self.init!r}): use 'identity', 'confusion' or 'predictions'")
         if (self.init == "predictions") != (self.noisy_probs is not None):
-            cure = "pass both, noisy_probs=run.predict(pool.x) of a net trained with us.vanilla()"
-            raise UnderstudyError(f"s_model(init='predictions') starts from noisy_probs=, no other init does: {cure}")
+            raise UnderstudyError("s_model: init='predictions' and noisy_probs= go together; pass both, or neither")
         check_interval("s_model", "(0, 1]", smoothing=self.smoothing)
 
     def start(self, context: Context) -> Tensor:

@@ -54,8 +54,7 @@ class SelfDistillationTarget(Target):
             raise UnderstudyError(f"self_distillation(target={self.target!r}): use 'hard' (the best class) or 'soft'")
         if self.target_temperature is not None:
             if self.target == "hard":
-                none = "the best class has none; pass target='soft'"
-                raise UnderstudyError(f"self_distillation(target_temperature=…): {none}")
+                raise UnderstudyError("self_distillation(target_temperature=…): pass target='soft'")
             check_interval("self_distillation", "(0, inf)", target_temperature=self.target_temperature)
         if self.schedule is not None:
             _check_schedule(self.schedule)
@@ -92,8 +91,7 @@ def _check_schedule(schedule: Alpha) -> None:
         raise UnderstudyError(f"self_distillation(schedule={schedule!r}): give α as a function of progress (0 … 1)")
     alphas = [schedule(number / 100) for number in range(101)]
     if not all(0 <= alpha <= 1 for alpha in alphas) or any(later > earlier for earlier, later in pairwise(alphas)):
-        falls = "must fall from 1 towards 0 as progress rises from 0 to 1"
-        raise UnderstudyError(f"self_distillation(schedule=…) {falls}; use e.g. lambda progress: 1 - progress")
+        raise UnderstudyError("self_distillation(schedule=…) must fall from 1 towards 0: lambda progress: 1 - progress")
 
 
 @method

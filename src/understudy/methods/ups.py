@@ -56,8 +56,7 @@ class UpsTarget(Target):
             selected[part] = signs.count_nonzero(-1)
         context.facts[f"{self.name}.share_selected"] = share = float((selected > 0).double().mean())
         if share == 0:
-            cure = "lower positive_above, or raise negative_below and the two std limits"
-            warn(f"ups selects no class on any of the {rows} pool rows, so the pool teaches nothing; {cure}")
+            warn(f"ups selects no class on any of the {rows} pool rows; lower positive_above or raise the other limits")
         return {"selected": selected} if std is None else {"selected": selected, "std": std}
 
     def _signs(self, mean: Tensor, std: Tensor | None) -> Tensor:
@@ -102,8 +101,7 @@ def ups(
 ) -> Objective:
     """``std``: (N, C), of the teacher's passes. In the paper's symbols, the four limits are τp, τn, κp and κn."""
     if not 0 <= negative_below < positive_above <= 1:
-        given = f"ups(positive_above={positive_above}, negative_below={negative_below})"
-        raise UnderstudyError(f"{given}: use 0 <= negative < positive <= 1")
+        raise UnderstudyError(f"ups({positive_above=}, {negative_below=}): use 0 <= negative < positive <= 1")
     check_interval("ups", "[0, inf)", positive_std=positive_std, negative_std=negative_std)
     target = UpsTarget(positive_above, negative_below, positive_std, negative_std, slots.get("hard", False), std)
     return Objective(name="ups", target=target, loss=losses.ups, **with_weight(slots, KeepWeight(target.name)))

@@ -101,8 +101,7 @@ class VidTerm(Term):
     def prepare(self, context: Context) -> Columns:
         if self.teacher_features is None:
             if not context.teacher.simplest().ranks:
-                cure = "give the pool soft labels, or pass teacher_features=us.teacher_features(teacher, x_pool)"
-                raise UnderstudyError(f"vid predicts the teacher's logits, but hard labels have none: {cure}")
+                raise UnderstudyError("vid predicts logits; hard labels have none: give soft, or teacher_features=")
             return {}
         features = context.per_row(self._features(), "vid(teacher_features=…)")
         if not isinstance(self.teacher_features, np.memmap):

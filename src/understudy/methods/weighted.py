@@ -139,10 +139,9 @@ def debias_weights(
     if int(y.max()) >= classes:
         raise UnderstudyError(f"y_gold row {int(y.argmax())} is {int(y.max())}; classes run from 0 to {classes - 1}")
     check_interval("debias_weights", "(0, inf)", temperature=temperature)
-    wrong, distortion = distortion_of(
-        probs["teacher_gold"], y, probs["student_gold"], loss=loss, temperature=temperature
-    )
-    gold_plane = torch.stack([measure(probs["teacher_gold"]), measure(probs["student_gold"])], dim=-1)
+    teacher, student = probs["teacher_gold"], probs["student_gold"]
+    wrong, distortion = distortion_of(teacher, y, student, loss=loss, temperature=temperature)
+    gold_plane = torch.stack([measure(teacher), measure(student)], dim=-1)
     pool_plane = torch.stack([measure(probs["teacher_pool"]), measure(probs["student_pool"])], dim=-1)
     return debias_in_plane(gold_plane, wrong, distortion, pool_plane, k)
 

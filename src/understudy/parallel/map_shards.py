@@ -92,8 +92,7 @@ class ShardTask:
         columns, summary = split_result(self.function(table))
         for name, column in columns.items():
             if len(column) != shard.rows:
-                made = f"{len(column)} values of {name!r} for {shard.rows} rows"
-                raise UnderstudyError(f"{shard}: the function made {made}; one per row")
+                raise UnderstudyError(f"{shard}: made {len(column)} values of {name!r} for {shard.rows} rows; one each")
         if self.named and not columns.keys() & {"id", "row"}:
             columns = {**row_names(table, shard.first), **columns}
         content = FORMATS[self.suffix](columns)
@@ -213,8 +212,7 @@ def run_pass(
     with ends_on_sigterm(), locked(out):
         folder = PassFolder(out, shards, suffix)
         if folder.open(settings):
-            stored: list[dict[str, Any]] = read_json(out / PASS)["shards"]
-            return stored
+            return list(read_json(out / PASS)["shards"])
         left = folder.missing()
         task = ShardTask(function, columns, folder.staging.resolve(), suffix, named)
         bar = ProgressBar(title, len(shards), len(shards) - len(left), shown=progress)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -29,8 +29,7 @@ from understudy.store.remote import address_of
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class PoolShard:
+class PoolShard(NamedTuple):
     number: int
     path: File
     #: The number of its first row among all rows.
@@ -48,8 +47,7 @@ class PoolShard:
     def read(self, columns: Mapping[str, str] | None = None) -> Table:
         table = read_table(str(self.path), columns=columns)
         if len(table) != self.rows:
-            now = f"{self.path} has {len(table)} rows now and had {self.rows}"
-            raise UnderstudyError(f"{now}; do not change a pool in use")
+            raise UnderstudyError(f"{self.path} has {len(table)} rows and had {self.rows}; do not change a pool in use")
         return table
 
 
@@ -75,8 +73,7 @@ class PoolShards(Sequence[PoolShard]):
         except FileNotFoundError:
             same = False
         if not same:
-            mixed = "was changed while it was passed over, so that shards of two states are mixed"
-            raise UnderstudyError(f"{self.path} {mixed}; pass over it again into a new folder")
+            raise UnderstudyError(f"{self.path} was changed during the pass; repeat it into a new folder")
 
 
 def is_sharded(path: Path) -> bool:

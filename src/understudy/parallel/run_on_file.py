@@ -139,8 +139,7 @@ class RunOnFile:
             why = f"the student cannot take {shape} ({first_line(error)})"
             raise UnderstudyError(f"{self.table.path}: {why}; give the features of its training") from error
         if self.class_names is not None and len(self.class_names) != outputs:
-            named = f"{self.folder / 'config.json'} names {len(self.class_names)} classes"
-            raise UnderstudyError(f"{named}, the student has {outputs}; restore it")
+            raise UnderstudyError(f"{self.folder} names {len(self.class_names)} of {outputs} classes; restore it")
         return rows
 
 
@@ -152,8 +151,7 @@ def _truth(table: Table, names: ClassNames, classes: int) -> tuple[Array | None,
     """The true classes where the file has them, −1 where a row has none; or why its column cannot be read."""
     kind = table.columns["label"].dtype.kind if "label" in table.names else ""
     if kind == "b" and classes > 2:
-        held = f"{table.where('label')} holds true or false"
-        raise UnderstudyError(f"{held}, but there are {classes} classes; leave it out")
+        raise UnderstudyError(f"{table.where('label')} holds true or false, but there are {classes} classes; drop it")
     try:
         return label_column(table, names), ""
     except UnderstudyError as error:

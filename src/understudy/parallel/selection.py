@@ -83,8 +83,7 @@ def select_rows(
     wants_ema = any(name.endswith("_ema") for name in needs)
     ema = given.run.ema if wants_ema else None
     if ema is None and wants_ema:
-        lacks = f"{given.folder} has no {EMA_FILE}; use --strategy badge, or train with --ema"
-        raise UnderstudyError(f"{strategy} compares the student with a moving average of its weights, and {lacks}")
+        raise UnderstudyError(f"{strategy} needs {given.folder}/{EMA_FILE}; use --strategy badge, or train with --ema")
     executor = executor or (None if given.shards is None else InProcess())
     known_rows = labelled_rows(labelled, given, executor)
     of_run = _rows_of_run(given, executor) - known_rows.keys()
@@ -162,9 +161,8 @@ def labelled_rows(files: list[Path], given: RunOnFile, executor: Executor | None
         texts = [label.strip() for label in columns.get("label", [""] * len(index))]
         held = dict.fromkeys(text for text, row in zip(texts, index, strict=True) if text and row >= 0)
         wanted = [text for text in held if not given.classes.skips(text)]
-        numbers = {
-            text: given.classes.number(text, f"{path}: column 'label' row {texts.index(text)}") for text in wanted
-        }
+        where = f"{path}: column 'label' row"
+        numbers = {text: given.classes.number(text, f"{where} {texts.index(text)}") for text in wanted}
         taken |= {row: numbers.get(text, -1) for text, row in zip(texts, index, strict=True) if row >= 0}
     return taken
 
@@ -206,8 +204,7 @@ def _own_labels(classes: ClassNames, table: Table) -> Array:
     """A pool's own labels as class numbers, −1 where there are none."""
     labels = label_column(table, classes)
     if labels is None:
-        lacks = "is the pool and --labelled, but has no column 'label'"
-        raise UnderstudyError(f"{table.path} {lacks}; name it: --column label=NAME")
+        raise UnderstudyError(f"{table.path} (--labelled) has no column 'label'; name it: --column label=NAME")
     return labels
 
 

@@ -12,7 +12,7 @@ in a file, 4 bytes for each row. A pass over the vectors sends each shard its bo
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -140,5 +140,5 @@ def score_shards(
         named=False,
     )  # fmt: skip
     files = PassFolder(folder, shards, ".npy").files()
-    there = (replace(shard, path=file.resolve()) for shard, file in zip(shards, files, strict=True))
+    there = (shard._replace(path=file.resolve()) for shard, file in zip(shards, files, strict=True))
     return ShardScores(tuple(there), summaries, executor)

@@ -3,7 +3,6 @@
 write_comparison_report("report.html", comparison, title="…", verdict=[…])
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +104,7 @@ def seed_difference(one: Outcome, other: Outcome) -> float:
     return one.last - other.last
 
 
-def _draw_interval(
-    ax: Axes, y: int, seeds: Sequence[float], interval: Interval, colour: str, *, full: bool = True
-) -> None:
+def _draw_interval(ax: Axes, y: int, seeds: list[float], interval: Interval, colour: str, *, full: bool = True) -> None:
     ax.scatter([100 * value for value in seeds], [y + 0.2] * len(seeds), s=12, color=colour, alpha=0.45, linewidths=0)
     if interval.count > 1:
         ax.plot([100 * interval.low, 100 * interval.high], [y, y], color=colour, lw=3, solid_capstyle="butt")

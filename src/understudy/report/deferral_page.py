@@ -7,16 +7,8 @@ import numpy as np
 from markupsafe import Markup
 
 from understudy.auditing.deferral import Deferral
+from understudy.report import templates
 from understudy.report.figures import COLOURS, GREY, drawing
-from understudy.report.templates import (
-    UNKNOWN,
-    percent_range,
-    print_lines,
-    print_table,
-    sentences,
-    wide_console,
-    write_page,
-)
 
 NAMES = {"combined": "student and teacher together", "teacher": "teacher's label", "abstain": "answered rows"}
 #: Shares of the table; the picture has all.
@@ -24,18 +16,18 @@ SHOWN = (0.0, 0.02, 0.06, 0.1, 0.16, 0.24, 0.34, 0.5, 0.7, 1.0)
 
 
 def print_deferral(found: Deferral) -> None:
-    out = wide_console()
+    out = templates.wide_console()
     for table in _tables(found):
-        print_table(out, *table)
-    print_lines(out, deferral_lines(found))
+        templates.print_table(out, *table)
+    templates.print_lines(out, deferral_lines(found))
 
 
 def deferral_lines(found: Deferral) -> list[str]:
-    return sentences("deferral", "verdict", found)
+    return templates.sentences("deferral", "verdict", found)
 
 
 def write_deferral_page(path: Path, found: Deferral) -> None:
-    write_page(
+    templates.write_page(
         path, template="deferral.html.jinja", title="Which rows to defer", verdict=deferral_lines(found),
         lead=f"Measured on {found.rows:,} rows with a true label that did not train the student.",
         tables=_tables(found), figure=_figure(found),
@@ -45,7 +37,7 @@ def write_deferral_page(path: Path, found: Deferral) -> None:
 def _tables(found: Deferral) -> list[tuple[str, list[str], list[list[str]]]]:
     """Title, headings and rows: student and teacher alone, the curve, and the classes where each has a threshold."""
     alone = {"student": found.student, "teacher": found.teacher, "together": found.combined}
-    shares = [[name, percent_range(share)] for name, share in alone.items() if share is not None]
+    shares = [[name, templates.percent_range(share)] for name, share in alone.items() if share is not None]
     curves, share = found.curves.values(), next(iter(found.curves.values())).share
     places = {min(range(len(share)), key=lambda at: abs(share[at] - wanted)) for wanted in SHOWN}
     rows = []
@@ -62,7 +54,7 @@ def _tables(found: Deferral) -> list[tuple[str, list[str], list[list[str]]]]:
         names = found.class_names or list(map(str, range(len(found.classes))))
         lines: list[list[str]] = []
         for name, one in zip(names, found.classes, strict=True):
-            accuracy = UNKNOWN if one.share == 1 and found.answer == "abstain" else f"{one.accuracy:.1%}"
+            accuracy = templates.UNKNOWN if one.share == 1 and found.answer == "abstain" else f"{one.accuracy:.1%}"
             lines.append([name, f"{one.rows:,}", "yes" if one.promised else "no", f"{one.share:.0%}", accuracy])
         headings = ["class", "rows", "promised", "deferred", "accuracy"]
         tables.append(("By the class that the student predicts", headings, lines))

@@ -261,8 +261,7 @@ class Service:
                 served = await asyncio.to_thread(self.settings.load)
                 known = [(each.model.classes, each.model.names, each.text) for each in (served, self.worker.served)]
                 if self.teacher is not None and known[0] != known[1]:  # its prompt has those of the start
-                    changed = "other classes or columns now"
-                    raise UnderstudyError(f"{self.settings.folder} has {changed}; start the server again")
+                    raise UnderstudyError(f"{self.settings.folder} has other classes or columns; restart the server")
             except (UnderstudyError, OSError) as error:
                 complain(f"warning: not reloaded: {error}")
                 return str(error)

@@ -8,7 +8,7 @@ waits goes on: its answer serves the next request about the row.
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -104,12 +104,11 @@ class TeacherClient:
             return ""
 
     def _read(self, entry: dict[str, Any]) -> tuple[int, str]:
-        try:
+        with suppress(UnusableError):
             [reply] = replies_in(entry)[:1]
-        except UnusableError as error:
-            reply = error
-        match = None if isinstance(reply, UnusableError) else class_in(reply, self._matcher)[0]
-        return (match.label, "") if match is not None and match.how in USED else (-1, UNUSABLE)
+            if not isinstance(reply, UnusableError) and (match := class_in(reply, self._matcher)[0]).how in USED:
+                return match.label, ""
+        return -1, UNUSABLE
 
     def _row(self, row: Mapping[str, Any]) -> Row:
         """As ``understudy ask`` shows it: its columns, and its text as ``text``."""

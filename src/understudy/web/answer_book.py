@@ -73,8 +73,7 @@ class AnswerBook:
         settings = {"overlap": 0.0, "people": 2, "book": secrets.token_hex(8)} | known
         for name, value in given.items():
             if value is not None and known.get(name, value) != value:
-                former = f"{name} {known[name]}, not {value}"
-                raise UnderstudyError(f"{self.path} was begun with {former}; leave it as it was")
+                raise UnderstudyError(f"{self.path} was begun with {name} {known[name]}, not {value}; keep it")
             settings[name] = settings[name] if value is None else value
         names = list(known.get("classes", ())) if classes is None else [str(name) for name in classes]
         if len(names) < 2 or len(set(names)) < len(names) or not all(name.strip() for name in names):
@@ -219,10 +218,8 @@ class AnswerBook:
     def given(self) -> dict[str, dict[str, AnswerLine]]:
         """By id and person, the last answer that was not undone."""
         with self.file.looking() as state:
-            return {
-                state.ids[row]: {who: stack[-1] for who, stack in state.given[row].items()}
-                for row in sorted(state.given)
-            }
+            rows = sorted(state.given.items())
+            return {state.ids[row]: {who: stack[-1] for who, stack in people.items()} for row, people in rows}
 
     def answers(self) -> dict[str, str | None]:
         """By id, the majority label of every row with answers; None where people tie, or all skipped."""
@@ -260,7 +257,7 @@ class AnswerBook:
         from understudy.maths.annotators import krippendorff_alpha
 
         with self.file.looking() as state:
-            shared = [[stack[-1].label for stack in state.given[row].values()] for row in state.shared]
+            shared = [[stack[-1].label for stack in by.values()] for by in state.given.values() if len(by) > 1]
         labels = [[label for label in row if label is not None] for row in shared]
         # Alpha does not depend on the person: the answers of a row come first, and gaps after.
         votes = self._numbered(zip(*zip_longest(*(row for row in labels if len(row) > 1)), strict=True))

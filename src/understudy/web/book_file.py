@@ -76,8 +76,6 @@ class LabellingState:
         #: By person, the same by name, in the order given.
         self.history: dict[str, dict[str, AnswerLine]] = defaultdict(dict)
         self.finished = 0
-        #: Rows that several people answered.
-        self.shared: set[int] = set()
         #: By person, rows they answered that still need another person.
         self._ahead: Counter[str] = Counter()
         #: By person, a row before which nothing is left to them.
@@ -107,7 +105,6 @@ class LabellingState:
         if not self.given[line.row]:
             del self.given[line.row]
         self._count(line.row, 1)
-        (self.shared.add if len(self.given.get(line.row, ())) > 1 else self.shared.discard)(line.row)
 
     def _count(self, row: int, sign: int) -> None:
         people = self.given.get(row, {})

@@ -169,8 +169,7 @@ class Cards:
         if fields is None:
             fields = [] if text is not None or image is not None or {*seen} <= _PLANNED else seen
         if not (text or image or fields):
-            cure = "name the file with the rows: --pool FILE"
-            raise UnderstudyError(f"{shown.path} has nothing to show beside ids and labels; {cure}")
+            raise UnderstudyError(f"{shown.path} has nothing to show; name the file with the rows: --pool FILE")
         return cls(table, shown, places, text, image, fields, words)
 
     @property
@@ -259,8 +258,8 @@ def _is_picture(table: Table, name: str) -> bool:
 
 def _sentences(table: Table, seen: Sequence[str]) -> str | None:
     """The one column of sentences among those to be seen."""
-    columns: Mapping[str, Array] = {name: table.columns[name] for name in seen}
-    return text_alone(columns, FeatureOptions(), where=str(table.path)).text if columns else None
+    columns = {name: table.columns[name] for name in seen}
+    return text_alone(columns, FeatureOptions(), where=str(table.path)).text if seen else None
 
 
 def _share(cell: Any) -> float | None:

@@ -89,8 +89,7 @@ def add_rows(book: AnswerBook, cards: Cards, *, random: bool) -> None:
     for id, mark in zip(cards.ids, marks, strict=True):
         if known.get(id, mark) != mark:
             was = "picked by a strategy" if known[id] else "one of a random sample"
-            cure = "give --random only where it was begun so, or name another --book"
-            raise UnderstudyError(f"{book.path} has row {id!r} as {was}; {cure}")
+            raise UnderstudyError(f"{book.path} has row {id!r} as {was}; keep --random as it was, or another --book")
     book.add(cards.ids, chosen=marks)
     missing = [id for id in book.waiting() if id not in cards.places]
     if missing:

@@ -75,18 +75,16 @@ def listening(host: str, port: int) -> socket.socket:
     if not host.strip():  # which would be every address of the machine
         raise UnderstudyError("no --host is named; leave it out, or name an address of this machine")
     # IPPROTO_TCP named: asyncio disables Nagle on such sockets alone, which saves 40 ms per response.
-    listening = socket.socket(
-        socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
-    )
+    opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":  # the port of a killed server is free at once
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen()
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind((host, port))
+        opened.listen()
     except (OSError, OverflowError) as error:
-        listening.close()
+        opened.close()
         raise UnderstudyError(f"cannot serve at {host}:{port}: {error}; choose another --port or --host") from error
-    return listening
+    return opened
 
 
 def _shown(host: str) -> Any:

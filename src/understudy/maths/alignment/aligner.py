@@ -81,8 +81,7 @@ class Aligner:
         self.route: Route = "forward"
         self._proven = False
         if not self.parameters:
-            cure = "unfreeze some with requires_grad_(True)"
-            raise UnderstudyError(f"{type(model).__name__} has no trainable parameter to align; {cure}")
+            raise UnderstudyError(f"{type(model).__name__} has no trainable parameter; unfreeze some (requires_grad_)")
 
     def direction(self, gold_loss: Callable[[], Tensor]) -> Direction:
         """The gradient of a scalar gold loss with respect to the trainable parameters; buffers stay as they are."""
@@ -164,8 +163,7 @@ def _scalar(loss: Tensor) -> Tensor:
 
 def _per_example(losses: Tensor) -> Tensor:
     if losses.dim() != 1:
-        wanted = "one per example (B,); use reduction='none'"
-        raise UnderstudyError(f"the losses have shape {tuple(losses.shape)} instead of {wanted}")
+        raise UnderstudyError(f"the losses have shape {tuple(losses.shape)}, not one per example; use reduction='none'")
     return losses
 
 
@@ -208,9 +206,8 @@ def buffers_untouched(model: nn.Module) -> AbstractContextManager[None]:
 def same_draws(model: nn.Module) -> AbstractContextManager[None]:
     """On leaving, the random state of the CPU and of every device the model is on is what it was."""
     devices = {p.device for p in model.parameters() if p.device.type != "cpu"}
-    return torch.random.fork_rng(
-        [device.index for device in devices], device_type=next(iter(devices)).type if devices else "cuda"
-    )
+    kind = next(iter(devices)).type if devices else "cuda"
+    return torch.random.fork_rng([device.index for device in devices], device_type=kind)
 
 
 @contextmanager

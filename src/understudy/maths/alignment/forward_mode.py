@@ -215,10 +215,7 @@ def _through_statistics(ctx: Any, v: Tensor, wanted: list[bool]) -> list[Any]:
     x, weight, mean, inverse_std = ctx.saved_tensors
     channels_last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
     v = v.contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
-    gradients: list[Any] = aten.native_batch_norm_backward(
-        v, x, weight, None, None, mean, inverse_std, True, ctx.eps, wanted
-    )
-    return gradients
+    return list(aten.native_batch_norm_backward(v, x, weight, None, None, mean, inverse_std, True, ctx.eps, wanted))
 
 
 def _conv2d(
