@@ -34,16 +34,9 @@ class CampaignOptions(LoopOptions):
     test: Path | None = typed_option(None, help="Test set.", panel=FILES)
     strategy: str = typed_option("margin", help=f"One of {', '.join(NAMES)}.")
     label: Literal["file", "page"] = typed_option("file", help="Where people label: a file per round, or the page.")
-    answers: Path | None = typed_option(
-        None,
-        help="A file of id and label (or teacher_label, of understudy ask), now or later: its rows are not waited for.",
-    )
+    answers: Path | None = typed_option(None, help="A file of id and label, or of understudy ask, now or later.")
     from_log: bool = typed_option(False, help="The pool is the log of understudy serve: rows it deferred.")
     price: float = typed_option(1.0, help="Of one label, for the cost per point of accuracy.", least=0)
-    method: str | None = typed_option(
-        None,
-        help=f"Train on the pool's own imperfect labels too, by one of {', '.join(METHOD_NAMES)}. Default: on gold "
-        "and new labels alone.",
-    )
+    method: str | None = typed_option(None, help=f"Train on the pool's labels too, by {', '.join(METHOD_NAMES)}.")
     method_options: list[str] | None = typed_option(None, help="Of the method; repeat for more.", flag="option")
     student: str = typed_option(AUTO, help="linear, mlp:128,128, lenet…; hf:FOLDER, a net that reads --text; auto.")

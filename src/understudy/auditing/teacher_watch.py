@@ -170,7 +170,6 @@ class TeacherWatch:
         yield from (("share", label, test) for label, test in zip(self.classes, tests[1:], strict=True))
         new, last = self._new.sum(0), self._new[-window:].sum(0)
         if new.any():
-            tests = compare_counts(
-                new.sum(keepdims=True), last.sum(keepdims=True), new[None], last[None], beyond=BEYOND
-            )
+            sums = new.sum(keepdims=True), last.sum(keepdims=True)
+            tests = compare_counts(*sums, new[None], last[None], beyond=BEYOND)
             yield from (("share of new rows", label, test) for label, test in zip(self.classes, tests, strict=True))

@@ -104,11 +104,8 @@ def store_labels(folder: AskFolder, plan: AskPlan, ids: Sequence[Any], labels: L
     with LabelStore(folder.path / "labels" / labels.form, plan.prompt.classes, labels.form) as store:
         new = {str(name) for name in store.missing(names).tolist()}
         store.append(names, some, replace=True, source=source)
-    added = {
-        name: None if label < 0 else plan.prompt.classes[label]
-        for name, label in zip(names.tolist(), some.top1().tolist(), strict=True)
-        if str(name) in new
-    }
+    classes, pairs = plan.prompt.classes, zip(names.tolist(), some.top1().tolist(), strict=True)
+    added = {name: None if label < 0 else classes[label] for name, label in pairs if str(name) in new}
     if added:
         prompt = digest(str(plan.options.prompt).encode())
         LabelHistory(folder.path / HISTORY).add("answered", source, added, prompt=prompt, votes=plan.options.votes)

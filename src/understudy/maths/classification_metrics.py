@@ -128,7 +128,6 @@ def auc(probs: Floats, truth: Ints) -> Share:
 def _mean(found: Sequence[Share], correlation: Floats, rows: float) -> Share:
     """Of figures whose errors are correlated."""
     estimate, low, high = np.array([(one.estimate, one.low, one.high) for one in found]).T
-    below, above = (
-        math.sqrt(max(0.0, float(part @ correlation @ part))) / len(found) for part in (estimate - low, high - estimate)
-    )
+    ends = estimate - low, high - estimate
+    below, above = (math.sqrt(max(0.0, float(end @ correlation @ end))) / len(found) for end in ends)
     return Share(float(estimate.mean()), float(estimate.mean()) - below, float(estimate.mean()) + above, rows)

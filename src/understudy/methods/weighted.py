@@ -55,10 +55,9 @@ class DebiasWeight(Weight):
         measure = MEASURES[self.confidence]
         labels = teacher.dense(torch.arange(len(teacher)), context.classes)
         labels = best_class(labels) if self.hard else labels
-        wrong, distortion = distortion_of(
-            labels, gold.y, context.student_on_calibration, loss=context.loss, temperature=context.temperature
-        )
-        gold_plane = torch.stack([teacher.confidence(self.confidence), measure(context.student_on_calibration)], dim=1)
+        student = context.student_on_calibration
+        wrong, distortion = distortion_of(labels, gold.y, student, loss=context.loss, temperature=context.temperature)
+        gold_plane = torch.stack([teacher.confidence(self.confidence), measure(student)], dim=1)
         pool_plane = torch.stack([context.teacher.confidence(self.confidence), _on_pool(measure, context)], dim=1)
         weight = debias_in_plane(gold_plane, wrong, distortion, pool_plane, self.k)
         context.facts[f"{self.name}.mean_weight"] = float(weight.mean())

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -29,7 +29,8 @@ from understudy.store.remote import address_of
 Result = TypeVar("Result")
 
 
-class PoolShard(NamedTuple):
+@dataclass(frozen=True)
+class PoolShard:
     number: int
     path: File
     #: The number of its first row among all rows.

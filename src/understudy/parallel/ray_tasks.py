@@ -113,9 +113,8 @@ class _RayRunner(CellRunner[Cell, Result]):
         super().__init__(function)
         self.options, self.engine = options, engine
         self.under_way = set[Any]()
-        self.task = engine.remote(_answer).options(
-            num_cpus=options.cpus, num_gpus=options.gpus, max_retries=0, name=f"understudy {_name(function)}"
-        )
+        takes = {"num_cpus": options.cpus, "num_gpus": options.gpus}
+        self.task = engine.remote(_answer).options(**takes, max_retries=0, name=f"understudy {_name(function)}")
         try:
             self.broadcast = [engine.put(function)]
         except (TypeError, AttributeError, RuntimeError) as error:

@@ -12,7 +12,7 @@ in a file, 4 bytes for each row. A pass over the vectors sends each shard its bo
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +34,8 @@ from understudy.parallel.pool_shards import PoolShard, PoolShards, results_in_or
 from understudy.parallel.run_on_file import StudentOnTables
 from understudy.training.averages import EMA
 
+Vectors = Callable[[Arrays], Factored]
+
 
 @dataclass(frozen=True)
 class ScoreTable:
@@ -52,7 +54,8 @@ class ScoreTable:
         return ShardResult({name: found[name].numpy() for name in self.names}, {"same": same})
 
 
-class ShardScores(NamedTuple):
+@dataclass(frozen=True)
+class ShardScores:
     #: With the files of the scores as their paths.
     shards: tuple[PoolShard, ...]
     summaries: Sequence[Mapping[str, Any]]
@@ -79,13 +82,13 @@ class ShardScores(NamedTuple):
         for shard, values in results_in_order(self.executor, partial(_of_scores, function), self.shards):
             yield shard.part, values
 
-    def vectors(self, function: Callable[[Arrays], Factored]) -> "ShardVectors":
+    def vectors(self, function: Vectors) -> "ShardVectors":
         return ShardVectors(self, function)
 
 
 class ShardVectors(NamedTuple):
     scored: ShardScores
-    function: Callable[[Arrays], Factored]
+    function: Vectors
 
     @property
     def parts(self) -> list[slice]:
@@ -113,9 +116,7 @@ def _of_scores(function: Callable[[Arrays], Tensor], shard: PoolShard) -> Tensor
 
 
 def _of_vectors(
-    vectors: Callable[[Arrays], Factored],
-    function: Callable[[Factored, Tensor], Tensor],
-    cell: tuple[PoolShard, Tensor],
+    vectors: Vectors, function: Callable[[Factored, Tensor], Tensor], cell: tuple[PoolShard, Tensor]
 ) -> Tensor:
     return function(vectors(read_scores(cell[0])), cell[1])
 
@@ -126,19 +127,13 @@ def tensors(records: Any) -> dict[str, Tensor]:
 
 
 def score_shards(
-    function: ScoreTable,
-    shards: PoolShards,
-    folder: Path,
-    *,
-    executor: Executor,
-    columns: Mapping[str, str],
-    progress: bool,
+    table: ScoreTable, shards: PoolShards, folder: Path, executor: Executor, columns: Mapping[str, str], progress: bool
 ) -> ShardScores:
     """A pass over the shards into ``folder``, or what is left of it."""
     summaries = run_pass(
-        function, shards, folder, executor=executor, columns=columns, title="score", progress=progress, suffix=".npy",
+        table, shards, folder, executor=executor, columns=columns, title="score", progress=progress, suffix=".npy",
         named=False,
     )  # fmt: skip
     files = PassFolder(folder, shards, ".npy").files()
-    there = (shard._replace(path=file.resolve()) for shard, file in zip(shards, files, strict=True))
+    there = (replace(shard, path=file.resolve()) for shard, file in zip(shards, files, strict=True))
     return ShardScores(tuple(there), summaries, executor)

@@ -23,9 +23,8 @@ def print_audit(audit: Audit, console: Console | None = None) -> None:
     out = console or wide_console()
     pool = "" if audit.pool_rows is None else f", {audit.pool_rows:,} pool rows"
     left_out = f" ({audit.unlabelled:,} more without a label)" if audit.unlabelled else ""
-    out.print(
-        f"[bold]Audit[/] {audit.form}, {len(audit.class_names)} classes, {audit.gold_rows:,} gold rows{pool}{left_out}"
-    )
+    counted = f"{audit.gold_rows:,} gold rows{pool}{left_out}"
+    out.print(f"[bold]Audit[/] {audit.form}, {len(audit.class_names)} classes, {counted}")
     for warning in audit.warnings:
         out.print(Text(f"! {warning}", "yellow"))
     for sentence in audit.verdict:

@@ -45,11 +45,8 @@ class AnswerLog:
             self._number, self._lines = self._number + 1, 0
             self._journal = Journal(self._path)
         self._lines += len(rows)
-        shown = rows if self.content else [{}] * len(rows)
-        entries = [
-            {"time": timestamp(), **row, "id": secrets.token_hex(8), **answer}
-            for row, answer in zip(shown, answers, strict=True)
-        ]
+        pairs = zip(rows if self.content else [{}] * len(rows), answers, strict=True)
+        entries = [{"time": timestamp(), **row, "id": secrets.token_hex(8), **answer} for row, answer in pairs]
         try:
             await self._journal.add(*entries)
             self.failed = False

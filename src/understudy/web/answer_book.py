@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Seconds that a row stays reserved for a person who does not answer.
 LEASE = 600.0
+#: Whether a row, by its id, has a suggestion; None: no row is shown with one.
+Suggests = Callable[[str], bool] | None
 #: Answers over which a person's pace is measured.
 _LAST = 30
 
@@ -161,13 +163,7 @@ class AnswerBook:
             raise UnderstudyError(f"answer {line.name} is another one already; give each answer its own name")
 
     def hand_out(
-        self,
-        annotator: str,
-        *,
-        tab: str = "",
-        count: int = 1,
-        have: Collection[str] = (),
-        suggests: Callable[[str], bool] | None = None,
+        self, annotator: str, *, tab: str = "", count: int = 1, have: Collection[str] = (), suggests: Suggests = None
     ) -> dict[str, bool]:
         """Leases rows to a person, so that with those that they ``have`` there are ``count``.
 
@@ -182,14 +178,12 @@ class AnswerBook:
             self.file.add_leases([*kept, *rows], annotator, tab, now + self.lease)
             return self._shown(state, rows, annotator, suggests)
 
-    def show(self, id: str, annotator: str, suggests: Callable[[str], bool] | None = None) -> bool:
+    def show(self, id: str, annotator: str, suggests: Suggests = None) -> bool:
         """Whether a leased row may be shown with a suggestion; recorded, as in ``hand_out``."""
         with self.file.writing() as state:
             return self._shown(state, [_number(state, id)], annotator, suggests)[id]
 
-    def _shown(
-        self, state: LabellingState, rows: Sequence[int], annotator: str, suggests: Callable[[str], bool] | None
-    ) -> dict[str, bool]:
+    def _shown(self, state: LabellingState, rows: Sequence[int], annotator: str, suggests: Suggests) -> dict[str, bool]:
         shown = {row: suggests is not None and state.chosen[row] and suggests(state.ids[row]) for row in rows}
         self.file.add_suggested([row for row, mark in shown.items() if mark], annotator)
         return {state.ids[row]: mark for row, mark in shown.items()}

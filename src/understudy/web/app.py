@@ -47,14 +47,7 @@ class LabelApp:
     """The responses to the page of one book."""
 
     def __init__(
-        self,
-        book: AnswerBook,
-        cards: Cards,
-        access: Access,
-        *,
-        title: str,
-        guideline: Path | None = None,
-        show_suggestion: bool = False,
+        self, book: AnswerBook, cards: Cards, access: Access, title: str, guideline: Path | None, show_suggestion: bool
     ) -> None:
         self.book, self.cards, self.access, self.title, self.guideline = book, cards, access, title, guideline
         self._suggests = cards.suggests if show_suggestion else None

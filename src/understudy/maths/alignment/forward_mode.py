@@ -169,11 +169,9 @@ class _Conv2d(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        stride, padding, dilation, groups = ctx.geometry
+        *geometry, groups = ctx.geometry
         wanted = list(ctx.needs_input_grad[:3])
-        gradients = aten.convolution_backward(
-            dy, x, weight, ctx.bias_sizes, stride, padding, dilation, False, [0, 0], groups, wanted
-        )
+        gradients = aten.convolution_backward(dy, x, weight, ctx.bias_sizes, *geometry, False, [0, 0], groups, wanted)
         return *gradients, None, None, None, None
 
 
