@@ -34,7 +34,7 @@ EXPERIMENT = Experiment(
     remarks=[
         "The paper sees no substantial benefit on CIFAR-100, and a significant one elsewhere; it only plots them. "
         "Less than a quarter of a point, half of what weighting itself gains in Figures 4 to 7, is taken as none.",
-        "The validation rows, 150 here and 500 in the paper, do not train, so that what the student says of them stays as "
-        "honest as on the pool.",
+        "The validation rows, 150 here and 500 in the paper, do not train, so that what the student says of them stays "
+        "as honest as on the pool.",
     ],
 )
