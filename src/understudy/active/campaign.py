@@ -151,7 +151,8 @@ def _loop(
     if options.method is not None:
         objective, _ = build_method(options.method, options.method_options or [], auto=False)
         if pool.teacher is None:
-            raise UnderstudyError(f"--method {options.method} wants labels, and {options.pool} has none; leave it out")
+            trains = f"--method {options.method} trains on the pool's labels"
+            raise UnderstudyError(f"{trains}, and {options.pool} has none; leave it out")
     elif options.method_options:
         raise UnderstudyError("--option sets something of a method; name it by --method")
     own = {each.name: getattr(options, each.name) for each in fields(LoopOptions)}

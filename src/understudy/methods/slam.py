@@ -51,7 +51,7 @@ class SlamLink(Link):
 
     def __post_init__(self) -> None:
         if self.lower_bound < 0.5 and not self.normalise:
-            raise UnderstudyError(f"slam(lower_bound={self.lower_bound}) flips gradients below 0.5; use normalise=True")
+            raise UnderstudyError(f"slam(lower_bound={self.lower_bound}) flips gradients; use normalise=True below 0.5")
         k = self.k
         if k is not None and k != "auto" and not isinstance(k, int):
             raise UnderstudyError(f"slam(k={k!r}): use None (estimated per row), a whole number, or 'auto'")
