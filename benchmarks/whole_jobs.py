@@ -8,7 +8,7 @@ its own, start and imports included; seconds count its children. The exponent is
 log(seconds) over log(rows): 1 is linear, less where the start still counts.
 
     UNDERSTUDY_PEERS=.peers/bin/python python -m benchmarks.whole_jobs         # 15 minutes of one core
-    python -m benchmarks.whole_jobs --jobs train --rows 1000000                # to print alone: 188 s, 4.9 GB (1b5a4411)
+    python -m benchmarks.whole_jobs --jobs train --rows 1000000                # to print: 188 s, 4.9 GB (1b5a4411)
 """
 
 import argparse
