@@ -83,7 +83,7 @@ def select_rows(
     wants_ema = any(name.endswith("_ema") for name in needs)
     ema = given.run.ema if wants_ema else None
     if ema is None and wants_ema:
-        raise UnderstudyError(f"{strategy} needs {given.folder}/{EMA_FILE}; use --strategy badge, or train with --ema")
+        raise UnderstudyError(f"{strategy}: {given.folder} has no {EMA_FILE}; use --strategy badge, or give --ema")
     executor = executor or (None if given.shards is None else InProcess())
     known_rows = labelled_rows(labelled, given, executor)
     of_run = _rows_of_run(given, executor) - known_rows.keys()
