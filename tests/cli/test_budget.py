@@ -43,8 +43,9 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *more: str, budget: str = "60") -> Any:
-    files = ["--gold", str(folder / "gold.csv"), "--pool", str(folder / "pool.csv"), "--out", str(folder / "plan")]
+def run(folder: Path, *more: str, budget: str = "60", **others: str) -> Any:
+    given = {"gold": str(folder / "gold.csv"), "pool": str(folder / "pool.csv"), "out": str(folder / "plan")} | others
+    files = [word for name, value in given.items() for word in (f"--{name}", value)]
     prices = ["--price", "small=1", "--price", "big=4", "--price", "human=10", "--trusted", "human"]
     return CliRunner().invoke(cli.app, ["budget", *files, *prices, "--budget", budget, *more])
 
@@ -138,7 +139,7 @@ def test_one_file_is_gold_and_pool(files: Path) -> None:
     two = run(files)
     truth = {row["id"]: row["label"] for row in lines(files / "gold.csv")}
     mine = write(files / "mine.csv", [row | {"label": truth.get(row["id"], "")} for row in lines(files / "pool.csv")])
-    one = run(files, "--gold", str(mine), "--pool", str(mine), "--out", str(files / "other"))
+    one = run(files, gold=str(mine), pool=str(mine), out=str(files / "other"))
     assert one.exit_code == two.exit_code == 0 and one.stdout.replace("other", "plan") == two.stdout
     for path in (files / "plan").glob("*.csv"):
         assert (files / "other" / path.name).read_text() == path.read_text()
