@@ -75,7 +75,7 @@ def test_lines_and_table() -> None:
     assert slam.difference is not None and slam.difference.mean == pytest.approx(0.015)
     assert teacher.difference is not None and teacher.difference.mean == pytest.approx(-0.015)
     text = as_text(found)
-    assert re.search(r"teacher +│ +90\.0 +│ +90\.0 to 90\.0 +│ +−1\.5", text)
+    assert re.search(r"teacher +90\.0 +90\.0 to 90\.0 +−1\.5", text)
     assert "+1.5" in text and "minus vanilla" in text and "chosen" not in text
 
 

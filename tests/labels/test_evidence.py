@@ -89,7 +89,7 @@ def test_training_warns_once_and_keeps_the_numbers() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run = _train([0] * 60 + [1] * 40, [0] * 60 + [1] * 440)
-    shifts = [warning for warning in caught if "different classes" in str(warning.message)]
+    shifts = [warning for warning in caught if "draw gold at random" in str(warning.message)]
     assert [warning.category for warning in shifts] == [us.UnderstudyWarning]
     assert shifts[0].filename == __file__
     assert run.facts["class_shift"] == pytest.approx(0.48)
