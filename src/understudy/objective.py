@@ -114,7 +114,7 @@ class Context:
     def numbers_per_row(self, values: Any, where: str, *columns: int) -> Tensor:
         """The same of numbers, 0 or more, float64; ``columns``: how many a row has."""
         given = to_tensor(values, where).double().cpu()
-        if given.shape[1:] != columns:
+        if given.dim() == 0 or given.shape[1:] != columns:
             wanted = f"{(self.pool_size, *columns)}, {columns[0] if columns else 'one number'} per pool row"
             raise UnderstudyError(f"{where} has shape {tuple(given.shape)}; give {wanted}")
         check_length(len(given), self.pool_size, where, "the pool")

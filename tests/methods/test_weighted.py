@@ -187,6 +187,7 @@ def test_given_weights_are_in_the_order_of_the_users_pool() -> None:
     [
         (torch.ones(19), "19"),
         (torch.ones(20, 1), "shape"),
+        (0.5, "shape"),
         (torch.arange(20.0) - 3, "row 0 is negative"),
         (torch.zeros(20), "nothing"),
         (["a"] * 20, "given_weight"),
