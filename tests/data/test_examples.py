@@ -152,3 +152,11 @@ def test_unequal_probabilities_stay_with_their_rows() -> None:
     for bad, why in (([0.5, 0.0], "row 1 is 0"), ([0.5, 1.5], "row 1 is 1.5"), ([0.5], "1"), ([[0.5], [0.5]], "shape")):
         with pytest.raises(us.UnderstudyError, match=why):
             us.Gold(torch.zeros(2, 1), [0, 1], probability=bad)
+
+
+def test_no_rows_join_like_others() -> None:
+    gold = us.Gold(X, Y, PROBS)
+    none = gold.take(torch.empty(0, dtype=torch.long))
+    for both in (none + gold, gold + none):
+        assert both.y.equal(Y) and both.teacher_rows.equal(gold.teacher_rows)
+    assert (gold + gold).batch.tolist() == [0] * 5 + [1] * 5

@@ -224,7 +224,7 @@ class Gold(ExampleSet):
         both.chosen = torch.cat([self.chosen, other.chosen])
         both.estimate_only = torch.cat([self.estimate_only, other.estimate_only])
         both.probability = torch.cat([self.probability, other.probability])
-        both.batch = torch.cat([self.batch, other.batch + self.batch.max() + 1])
+        both.batch = torch.cat([self.batch, other.batch + 1 + int(self.batch.numpy().max(initial=-1))])
         both.class_order = joint_names(self.class_order, other.class_order)
         if self.content_keys is not None and other.content_keys is not None:
             both.content_keys = np.concatenate([self.content_keys, other.content_keys])
