@@ -1,5 +1,7 @@
 """Neighbours' labels: by hand, against every distance at once, and beside scikit-learn."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -55,7 +57,21 @@ def test_the_neighbours_are_scikit_learns(form: str, monkeypatch: pytest.MonkeyP
     near, every = nearest_rows(asked, known, 20), torch.ones(90, dtype=torch.bool)
     np.testing.assert_allclose(votes_of_neighbours(near, labels, every, k).numpy(), expected, atol=1e-6)
     monkeypatch.setattr(nearest, "_BUDGET", 90 * 3)  # three queries at a time
+    monkeypatch.setattr(nearest, "_FEWEST", 1)
     assert nearest_rows(asked, known, 20).equal(near)
+
+
+def test_many_references_are_not_read_anew_for_every_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nearest, "_BUDGET", 1)
+    sizes, product = list[int](), nearest._product_with
+
+    def counted(references: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+        alike = product(references)
+        return lambda rows: (sizes.append(len(rows)), alike(rows))[1]
+
+    monkeypatch.setattr(nearest, "_product_with", counted)
+    nearest_rows(some(200, 1), some(90, 2), 20)
+    assert max(sizes) == nearest._FEWEST > 10
 
 
 def test_the_commonest_words_are_left_out_where_the_product_would_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
