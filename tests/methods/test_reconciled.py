@@ -23,9 +23,7 @@ def test_it_trains_as_vanilla_would_on_the_reconciled_labels() -> None:
     gold, pool, truth = world()
     run = us.train(student, gold, pool, us.reconciled(), **FAST)
     base_models = default_base_models(gold, pool, CLASSES, RECIPE)
-    fitted = fit_base_models(
-        student, gold, pool, base_models, RECIPE, classes=CLASSES, folds=4, rows=20_000, folder=None
-    )
+    fitted = fit_base_models(student, gold, pool, base_models, RECIPE, Reconcile(), classes=CLASSES, folder=None)
     made = reconciled_pool(fitted, fitted.run(InProcess()))
     assert made.teacher is not None
     probs = made.teacher.dense(torch.arange(300), CLASSES)

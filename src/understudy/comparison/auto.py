@@ -263,10 +263,8 @@ def _decided(
         nested, y = nested_predictions(by_features, gold, fold, all_rows=all_rows, metric=metric)
         measured["accuracy"] = {"correct": int((nested.argmax(1) == y).sum()), "rows": len(y)}
         measured |= measure_classes(cross_tempered(as_logits(nested), y), y, pilot.disagreement[choice])
-        measured[HELD_OUT] = {
-            "logits": as_logits(nested), "rows": (pilot.base_models.gold_fold >= 0).nonzero().squeeze(1),
-            "pool": pilot.pool_counts,
-        }  # fmt: skip
+        rows = (fold >= 0).nonzero().squeeze(1)
+        measured[HELD_OUT] = {"logits": as_logits(nested), "rows": rows, "pool": pilot.pool_counts}
     calibration = None
     if choice in predictions:
         rows = (~predictions[choice].isnan().any(1)).nonzero().squeeze(1)

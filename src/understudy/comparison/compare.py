@@ -32,15 +32,7 @@ from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, warn
 from understudy.models.registry import Student
 from understudy.parallel.executors import Executor, Failure, attempts, executor_for, one_thread
-from understudy.store.checked_folder import (
-    Finding,
-    FolderKind,
-    Jobs,
-    Manifest,
-    file_name,
-    verify_checked,
-    write_checked,
-)
+from understudy.store.checked_folder import Finding, FolderKind, Jobs, file_name, verify_checked, write_checked
 from understudy.store.console import ProgressBar, ends_on_sigterm
 from understudy.store.files import locked, read_json, work_folder, write_bytes
 from understudy.store.fingerprints import fingerprint
@@ -102,13 +94,12 @@ class CompareFolder:
 
     def write(self, method: str, seed: int, outcome: Outcome, warnings: list[str]) -> None:
         cell = {name: getattr(outcome, name) for name in ("last", "selected", "facts", "history", "pool_classes")}
-        rows: Any = None
-        right: Any = None
+        judged: dict[str, Any] = {"rows": None, "right": None}
         if outcome.judged is not None:
-            rows = outcome.judged.rows.tolist()
             right = outcome.judged.right
-            right = base64.b64encode(np.packbits(right).tobytes()).decode() if right.dtype == bool else right.tolist()
-        self.cells.write((method, seed), {"warnings": warnings, **cell, "rows": rows, "right": right})
+            bits = base64.b64encode(np.packbits(right).tobytes()).decode() if right.dtype == bool else right.tolist()
+            judged = {"rows": outcome.judged.rows.tolist(), "right": bits}
+        self.cells.write((method, seed), {"warnings": warnings, **cell, **judged})
 
     def read(self, method: str, seed: int) -> tuple[Outcome, list[str]]:
         cell, judged = self.cells.read((method, seed)), None
@@ -134,12 +125,12 @@ class CompareFolder:
         return self.starts.file((seed,), ".safetensors").read_bytes()
 
 
-def _settings_of_cells(stored: Manifest) -> dict[str, str]:
+def _settings_of_cells(stored: Mapping[str, Any]) -> dict[str, str]:
     """Which comparison this is: what its settings come to."""
     return {"comparison": fingerprint(stored["settings"])}
 
 
-def _also(path: Path, settings: Manifest) -> Iterator[Finding]:
+def _also(path: Path, settings: Mapping[str, Any]) -> Iterator[Finding]:
     """Cells, pretrained students and the result."""
     of, jobs = _settings_of_cells(settings), Jobs(path / "cells")
     for file in [*sorted(path.glob("cells/[!.]*.json")), *sorted(path.glob("starts/[!.]*.json"))]:

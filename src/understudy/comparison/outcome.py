@@ -190,26 +190,19 @@ class Comparison(Shown):
         found = self.recommendation
         adjusted, chances = ({}, {}) if found is None else (found.adjusted, found.chances)
         shown = None if found is None else {name: value for name, value in vars(found).items() if name != "posterior"}
-        methods = {
-            row.method: {
-                "last": _as_dict(row.last),
-                "selected": _as_dict(row.selected),
-                f"minus_{self.reference}": _as_dict(row.difference),
-                "adjusted_p": adjusted.get(row.method),
+        methods = {}
+        for row in self.rows():
+            by_seed = sorted(self.outcomes[row.method].items())
+            methods[row.method] = {
+                "last": _as_dict(row.last), "selected": _as_dict(row.selected),
+                f"minus_{self.reference}": _as_dict(row.difference), "adjusted_p": adjusted.get(row.method),
                 "probability_best": chances.get(row.method),
-                "seeds": {
-                    str(seed): {"last": outcome.last, "selected": outcome.selected}
-                    for seed, outcome in sorted(self.outcomes[row.method].items())
-                },
-            }
-            for row in self.rows()
-        }
+                "seeds": {str(seed): {"last": one.last, "selected": one.selected} for seed, one in by_seed},
+            }  # fmt: skip
+        failed = {name: {str(seed): why for seed, why in sorted(each.items())} for name, each in self.failed.items()}
         return {
             "reference": self.reference, "metric": self.metric, "seeds": self.seeds, "methods": methods,
-            "failed": {
-                method: {str(seed): reason for seed, reason in sorted(by_seed.items())}
-                for method, by_seed in self.failed.items()
-            },
+            "failed": failed,
             "recommendation": shown, "sentences": self.sentences, "warnings": self.warnings,
         }  # fmt: skip
 
@@ -224,12 +217,9 @@ Trainings = Callable[[int], Mapping[str, Callable[[], Any]]]
 
 
 def run_cells(
-    trainings: Trainings,
-    seeds: Iterable[int],
-    *,
-    reference: str,
+    trainings: Trainings, seeds: Iterable[int], *, reference: str,
     on_done: Callable[[str, int, Outcome], None] = lambda method, seed, outcome: None,
-) -> Comparison:
+) -> Comparison:  # fmt: skip
     """The caller's own trainings: every method under every seed, one after the other in this process."""
     comparison = Comparison(reference)
     for seed in seeds:

@@ -56,15 +56,11 @@ def recommend(comparison: Comparison) -> Recommendation:
     low, high = np.quantile(draws, (0.025, 0.975), axis=0).clip(comparison.least, 1).tolist()
     students = [name for name in options if name != TEACHER]
     return Recommendation(
-        choice=max(options, key=lambda name: expected[name]),
-        adjusted=adjusted,
-        student=max(students, key=lambda name: expected[name], default=None),
-        expected=expected,
+        max(options, key=lambda name: expected[name]), adjusted,
+        student=max(students, key=lambda name: expected[name], default=None), expected=expected,
         intervals=dict(zip(options, zip(low, high, strict=True), strict=True)),
-        chances=dict(zip(options, best.tolist(), strict=True)),
-        at_chance=at_chance,
-        posterior=estimates,
-    )
+        chances=dict(zip(options, best.tolist(), strict=True)), at_chance=at_chance, posterior=estimates,
+    )  # fmt: skip
 
 
 def adjusted_p(comparison: Comparison) -> dict[str, float]:

@@ -39,7 +39,7 @@ from understudy.store.console import ProgressBar
 from understudy.store.files import write_bytes
 from understudy.store.fingerprints import fingerprint
 from understudy.store.settings import check_same
-from understudy.training.automatic_options import EPOCHS_TO_CHOOSE, c_on_gold
+from understudy.training.automatic_options import c_on_gold
 from understudy.training.evaluation import COMPARED_ROWS
 from understudy.training.fit_together import can_stack
 from understudy.training.options import AUTO, TrainingOptions
@@ -146,8 +146,7 @@ class CrossFit:
             if self.c is None and self.recipe.weight_decay == AUTO:
                 # On all of gold, once for all base models: a single number reveals little about any one row.
                 some = self.pool.take((self.pool_fold >= 0).nonzero().squeeze(1))
-                short = self.recipe.replace(epochs=EPOCHS_TO_CHOOSE)
-                alone, with_pool = (c_on_gold(self.student, self.gold, each, short) for each in (None, some))
+                alone, with_pool = (c_on_gold(self.student, self.gold, each, self.recipe) for each in (None, some))
                 self.chosen_penalties, self.c = (alone, with_pool), (alone["c"], with_pool["c"])
             wanted = [(name, number) for name in self.base_models for number in range(self.folds)]
             for (name, number), probs in self._predictions(wanted, parts, executor, bar).items():

@@ -101,17 +101,13 @@ class ReconciledPool(Pool):
     def facts(self) -> dict[str, float]:
         """Numbers for a run's facts; no accuracy where gold has too few rows for it."""
         accuracy, rows = self.accuracy_on_gold
+        numbers = [(number, source) for source in self.sources for number in NUMBERS]
         return {
             "reconciled.log_loss": self.opinion.log_loss,
             **({"reconciled.accuracy": accuracy} if rows >= ENOUGH_ROWS else {}),
-            "reconciled.gold_rows": float(rows),
-            "reconciled.disagreement": self.disagreement,
-            **{
-                f"reconciled.{number} of {source.name}": float(getattr(source, number))
-                for source in self.sources
-                for number in NUMBERS
-            },
-        }
+            "reconciled.gold_rows": float(rows), "reconciled.disagreement": self.disagreement,
+            **{f"reconciled.{number} of {one.name}": float(getattr(one, number)) for number, one in numbers},
+        }  # fmt: skip
 
 
 def sources_in(facts: Mapping[str, float]) -> list[dict[str, Any]]:
@@ -147,7 +143,6 @@ def reconciled_pool(fitted: CrossFit, predictions: OutOfFold) -> ReconciledPool:
         for number, name in enumerate(scores.names)
     ]  # fmt: skip
     labels = Soft(scores.labels(opinion))
-    assert fitted.pool.teacher is not None
     labels.fitted_to = fitted_keys(fitted.gold, fitted.pool)
     combined = ReconciledPool.of(fitted.pool.rows, labels, fitted.pool.ids)
     combined.sources, combined.opinion, combined.opinions = sources, opinion, opinions

@@ -127,9 +127,7 @@ def _fit_view(view: View, own: ReconcileOptions, folder: Path | None) -> CrossFi
         base_models = gold_only_model(gold)
         base_models |= {name: TrainedModel(objective) for name, objective in named_objectives(own.methods).items()}
         base_models |= vector_models(gold, pool, classes, registry.METHODS[VANILLA](), recipe)
-    return fit_base_models(
-        student, gold, pool, base_models, recipe, classes=classes, folds=own.folds, rows=own.rows, folder=folder
-    )
+    return fit_base_models(student, gold, pool, base_models, recipe, own, classes=classes, folder=folder)
 
 
 @dataclass
@@ -151,28 +149,24 @@ class Reconcile:
             if gold is None:
                 raise UnderstudyError("reconciled weights label sources on gold, but gold=None; pass gold")
             base_models = default_base_models(gold, pool, classes, options)
-            fitted = fit_base_models(
-                student, gold, pool, base_models, options, classes=classes, folds=self.folds, rows=self.rows,
-                folder=folder,
-            )  # fmt: skip
+            fitted = fit_base_models(student, gold, pool, base_models, options, self, classes=classes, folder=folder)
             labels = reconciled_pool(fitted, fitted.run(InProcess(threads=None), progress=progress))
         assert labels.teacher is not None
         return Relabelled(labels.teacher, labels.columns(), labels.facts(), default_c(pool))
 
 
 def fit_base_models(
-    student: Any, gold: Gold, pool: Pool, base_models: dict[str, BaseModel], recipe: TrainingOptions, *, classes: int,
-    folds: int, rows: int | None, folder: Path | None,
+    student: Any, gold: Gold, pool: Pool, base_models: dict[str, BaseModel], recipe: TrainingOptions,
+    own: ReconcileOptions | Reconcile, *, classes: int, folder: Path | None,
 ) -> CrossFit:  # fmt: skip
-    """Cross-fitting with the student's training options, but those that concern its own training only."""
-    usable, least = int((~gold.chosen).sum()), max(FEWEST_ROWS, folds)
+    """Cross-fitting with the student's training options, but those that concern its own training only; in ``own``
+    folds, on its rows of the pool."""
+    usable, least = int((~gold.chosen).sum()), max(FEWEST_ROWS, own.folds)
     if usable < least:
         cure = f"give at least {least} that were not chosen by active learning, or use another method"
         raise UnderstudyError(f"{usable} gold rows are too few to weight label sources on; {cure}")
     short = recipe.replace(patience=None, refine=False, ema=None, checkpoint_every=None, finetune_epochs=0)
-    return CrossFit(
-        student, gold, pool, base_models, short, classes, folds=folds, rows=rows, seed=recipe.seed, folder=folder
-    )
+    return CrossFit(student, gold, pool, base_models, short, classes, own.folds, own.rows, recipe.seed, folder)
 
 
 def gold_only_model(gold: Gold) -> dict[str, BaseModel]:

@@ -215,7 +215,8 @@ def penalty_on_gold(session: Session, gold: Gold | None, pool: Pool | None, opti
 def c_on_gold(student: Any, gold: Gold, pool: Pool | None, options: TrainingOptions) -> dict[str, Any]:
     """The same for training on the labels as they are; made once where methods are compared on this gold."""
     labelled = None if pool is None or pool.teacher is None else int(pool.teacher.labelled().sum())
-    return gold.cached(("c", labelled), partial(_c_on_gold, student, gold, pool, options))
+    short = options.replace(epochs=EPOCHS_TO_CHOOSE)
+    return gold.cached(("c", labelled), partial(_c_on_gold, student, gold, pool, short))
 
 
 def _c_on_gold(student: Any, gold: Gold, pool: Pool | None, options: TrainingOptions) -> dict[str, Any]:

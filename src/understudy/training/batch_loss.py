@@ -173,9 +173,8 @@ class StudentLearner:
         assert self.gold is not None and self.pretrained_on is not None
         if folds := cross_fit_folds(self.gold):
             self.facts["cross_fitted_folds"] = folds
-        return predict_out_of_fold(
-            self.student, self.gold, self.pretrained_on, seed=self.seed, batch_size=self.options.pass_batch_size
-        )
+        size = self.options.pass_batch_size
+        return predict_out_of_fold(self.student, self.gold, self.pretrained_on, seed=self.seed, batch_size=size)
 
     def cached(self, batch: Batch, name: str, make: Callable[[], Tensor]) -> Tensor:
         """``make()``; for a full batch, which is scored many times, the value of the first time: weights and targets

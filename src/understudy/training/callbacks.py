@@ -167,9 +167,8 @@ class TensorBoard(Tracker):
 
         folder = self.folder or (view.folder or Path()) / FOLDER
         # What a killed training wrote after its last checkpoint is taken back: its epochs come again.
-        self._writer: Any = SummaryWriter(
-            Path(folder) / _run_name(view), purge_step=view.epoch + 1 if view.epoch else None
-        )
+        again_from = view.epoch + 1 if view.epoch else None
+        self._writer: Any = SummaryWriter(Path(folder) / _run_name(view), purge_step=again_from)
         if not view.epoch:
             lines = [f"| {name} | {value} |" for name, value in _plain_settings(view).items()]
             self._writer.add_text("settings", "\n".join(["| setting | value |", "| --- | --- |", *lines]), 0)

@@ -195,9 +195,8 @@ class Checkpoints:
         if self.files is None:
             return
         if not progress.batch:
-            write_bytes(
-                self.run / METRICS, history_to_bytes(progress.history)
-            )  # each epoch once, whatever was repeated
+            # Each epoch once, whatever was repeated.
+            write_bytes(self.run / METRICS, history_to_bytes(progress.history))
         if session.prepared != self._prepared:
             columns = session.columns_of_nets
             self._columns = self.files.write_columns(columns) if any(columns.values()) else ""
@@ -214,12 +213,9 @@ def resume_settings(
     options: TrainingOptions, objective: Objective, student: nn.Module, classes: int, rows: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What must be the same for a training to go on: the arguments, and fingerprints of student and data."""
-    slots = {
-        f"{objective.name}.{slot.name}.{name}": value
-        for slot in objective.slots
-        for name, value in vars(slot).items()
-        if isinstance(value, int | float | str | None)
-    }
+    of_slots = [(slot.name, name, value) for slot in objective.slots for name, value in vars(slot).items()]
+    plain = [each for each in of_slots if isinstance(each[2], int | float | str | None)]
+    slots = {f"{objective.name}.{slot}.{name}": value for slot, name, value in plain}
     shapes = [(name, list(value.shape)) for name, value in student.state_dict().items()]
     return {
         "objective": objective.name, "classes": classes, **options.settings(),

@@ -232,11 +232,9 @@ def measure_classes(probs: Tensor, y: Tensor, disagreement: float = 0.0) -> dict
     classes, truth = probs.shape[1], y.numpy()
     counts = confusion_counts(truth, probs.argmax(1).numpy(), classes=classes)
     effect = design_effect(int(counts.trace()), len(truth), disagreement)
-    known = {
-        name: asdict(widen(share, effect, highest=math.inf if name == "log_loss" else 1.0))
-        for name, share in overall(probs.numpy(), truth).items()
-        if share.known and name != "accuracy"
-    }
+    highest = {"log_loss": math.inf}
+    found = {name: share for name, share in overall(probs.numpy(), truth).items() if share.known and name != "accuracy"}
+    known = {name: asdict(widen(share, effect, highest=highest.get(name, 1.0))) for name, share in found.items()}
     confusion = counts.tolist() if classes <= MOST_CLASSES else None
     return {"metrics": known, "confusion": confusion, "confidence": by_confidence(probs, y), "effect": effect}
 

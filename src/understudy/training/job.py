@@ -211,10 +211,9 @@ def run_training(request: TrainRequest, report: Report, *, progress: bool = True
     taken = run.config["auto"]["features"] if len(prepared) > 1 else main
     if taken in (PLAIN, PIXELS):
         request = replace(request, data=replace(request.data, encoder=TFIDF))
-    job = TrainedJob(
-        request, run, prepared[taken].examples, options, warnings, time.perf_counter() - started, feature_seconds
-    )
-    run.featuriser = job.examples.featuriser
+    examples, seconds = prepared[taken].examples, time.perf_counter() - started
+    job = TrainedJob(request, run, examples, options, warnings, seconds, feature_seconds)
+    run.featuriser = examples.featuriser
     if first:
         report(job)
     return job
@@ -354,9 +353,8 @@ def student_builder(student: str, examples: Examples, classes: int) -> Callable[
 
 def resolve_student(student: str, examples: Examples, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The student's name, and the options with defaults for what was not given; ``epochs`` may still be ``auto``."""
-    defaults: dict[str, Any] = {
-        each.name: each.default for each in fields(TrainingOptions) if each.name in CHOSEN_AUTOMATICALLY
-    }
+    every: dict[str, Any] = {each.name: each.default for each in fields(TrainingOptions)}
+    defaults = {name: every[name] for name in CHOSEN_AUTOMATICALLY}
     if reads_texts(student):
         own = text_student(student, max(examples.classes, 2)).options(options["device"])
         return student, _fill_in(_fill_in(options, own), defaults)

@@ -107,16 +107,13 @@ class _Light(torch.optim.Optimizer):
         return inspect.unwrap(super().step.__func__)(self, closure)  # type: ignore[attr-defined]
 
 
-class _SGD(_Light, torch.optim.SGD):
-    pass
+class _SGD(_Light, torch.optim.SGD): ...
 
 
-class _Adam(_Light, torch.optim.Adam):
-    pass
+class _Adam(_Light, torch.optim.Adam): ...
 
 
-class _AdamW(_Light, torch.optim.AdamW):
-    pass
+class _AdamW(_Light, torch.optim.AdamW): ...
 
 
 #: Of the mean loss, in nats.

@@ -226,14 +226,11 @@ class BatchShare:
             return step
         on_gold = step.gold_alignment
         return replace(
-            step,
-            outputs=Outputs(self.gather(step.outputs.logits), gathered(step.outputs.features)),
-            teacher=self.gather(step.teacher),
-            rows=self.gather(step.rows),
+            step, outputs=Outputs(self.gather(step.outputs.logits), gathered(step.outputs.features)),
             columns={name: self.gather(column) for name, column in step.columns.items()},
-            alignment=gathered(step.alignment),
+            teacher=self.gather(step.teacher), rows=self.gather(step.rows), alignment=gathered(step.alignment),
             gold_alignment=None if on_gold is None else self.gather(on_gold, gold=True),
-        )
+        )  # fmt: skip
 
 
 @contextmanager

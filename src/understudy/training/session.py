@@ -100,11 +100,8 @@ class RandomStates:
         """Process r's own states end in ``.r``; those of process 0, or of the only one, have their plain names."""
         own = get_random(self.device) | {"augment": self.augment.get_state()}
         every = [own] if self.processes is None else self.processes.gather_objects(own)
-        states = {
-            f"{name}.{rank}" if rank else name: state
-            for rank, states in enumerate(every)
-            for name, state in states.items()
-        }
+        ranks = [(rank, name, state) for rank, states in enumerate(every) for name, state in states.items()]
+        states = {f"{name}.{rank}" if rank else name: state for rank, name, state in ranks}
         return states | {"draws": self.draws.get_state()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:

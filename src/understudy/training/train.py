@@ -23,14 +23,7 @@ from understudy.objective import Columns, Objective
 from understudy.store.console import ends_on_sigterm
 from understudy.store.files import locked
 from understudy.store.option_fields import checked_plainly
-from understudy.training.automatic_options import (
-    EPOCHS_TO_CHOOSE,
-    c_on_gold,
-    l2_of_c,
-    named_student,
-    penalty_on_gold,
-    resolve_options,
-)
+from understudy.training.automatic_options import c_on_gold, l2_of_c, named_student, penalty_on_gold, resolve_options
 from understudy.training.averages import EMA
 from understudy.training.callbacks import Callback, CallbackRunner, check_callbacks
 from understudy.training.checkpoint import FOLDER, Checkpoints, check_same_training, drop_checkpoints, resume_settings
@@ -188,7 +181,7 @@ def _ready(
         if c is not None:
             chosen = {"c": c, "losses": {}, "under": session.objective.name}
         elif chosen is None and as_they_are and gold is not None:
-            chosen = c_on_gold(build, gold, pool, options.replace(epochs=EPOCHS_TO_CHOOSE))
+            chosen = c_on_gold(build, gold, pool, options)
         elif chosen is None:
             chosen = penalty_on_gold(session, gold, pool, options)
         options = options.replace(weight_decay=l2_of_c(chosen["c"], session.rows, session.classes))
