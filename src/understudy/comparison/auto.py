@@ -79,9 +79,8 @@ class Pilot:
         return self.view.gold
 
     def candidates(
-        self, found: OutOfFold, sources: OutOfFold, labels: ReconciledPool | None, executor: Executor, *,
-        progress: bool = False,
-    ) -> dict[str, Tensor]:  # fmt: skip
+        self, found: OutOfFold, sources: OutOfFold, labels: ReconciledPool | None, executor: Executor, *, progress: bool
+    ) -> dict[str, Tensor]:
         """The predictions of gold by every candidate. ``sources``: what the ``labels`` are reconciled from."""
         predictions = {name: probs for name, probs in found.gold.items() if name in self.objectives}
         if labels is not None:
@@ -148,10 +147,8 @@ def run_pilots(
 
 def best_features(predictions: Mapping[str, Mapping[str, Tensor]], y: Tensor, metric: str = ACCURACY) -> str:
     """The features whose reference student predicts gold best; the first of equals."""
-    scores = {
-        name: float(row_scores(metric, found[_reference(found)], y).nanmean()) for name, found in predictions.items()
-    }
-    return max(scores, key=lambda name: scores[name])
+    scores = {name: row_scores(metric, found[_reference(found)], y) for name, found in predictions.items()}
+    return max(scores, key=lambda name: float(scores[name].nanmean()))
 
 
 @shows_options([*SHARED, *FINAL])
@@ -195,13 +192,10 @@ def auto(
         objectives = candidates(gold, known, converges=converges, sources=own.reconcile)
     else:
         objectives, _ = named_methods(own.methods, known)
-    pilots = {
-        name: Pilot(
-            view, objectives, _pilot_recipe(resolved[name][0], own), own,
-            None if folder is None else folder / FOLDER / (name if number else ""),
-        )
-        for number, (name, view) in enumerate(views.items())
-    }  # fmt: skip
+    pilots = {}
+    for name, view in views.items():
+        place = None if folder is None else folder / FOLDER / ("" if name == features else name)
+        pilots[name] = Pilot(view, objectives, _pilot_recipe(resolved[name][0], own), own, place)
     relabel = Reconcile(own.folds, own.pilot_rows)
     decision = on_rank_zero(
         lambda: _earlier(folder, pilots) or _decided(pilots, relabel, executor, folder, progress=progress)
@@ -346,9 +340,7 @@ def _choice(scored: dict[str, Candidate], gold: Gold, *, all_rows: bool) -> tupl
     if choice == GOLD_ONLY and not all_rows:
         # With more pool rows the others approach the teacher, so gold only must be more accurate than it.
         rows, labels = gold.calibration()
-        teacher = 1.0
-        if labels is not None and len(rows):
-            teacher = float((labels.top1() == gold.y[rows]).double().mean())
+        teacher = 1.0 if labels is None or not len(rows) else float((labels.top1() == gold.y[rows]).double().mean())
         if scored[GOLD_ONLY].accuracy <= teacher:
             others = {name: one for name, one in scored.items() if name != GOLD_ONLY}
             return choose(others, reference, caution=caution), GOLD_ONLY

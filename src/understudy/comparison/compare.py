@@ -259,10 +259,8 @@ def _gather(job: Job, folder: CompareFolder, seeds: list[int], failed: dict[Cell
         comparison.notes.append("The teacher is measured on gold, the students on the test rows.")
     elif VANILLA in comparison.outcomes and (missing := comparison.rows_only_in(VANILLA, TEACHER)):
         same = comparison.accuracy(TEACHER).mean - comparison.difference(TEACHER, VANILLA).mean
-        comparison.notes.append(
-            f"The teacher has no label of {missing:,} of the tested rows; differences to it are measured on the rest, "
-            f"on which {VANILLA} has {percent(same)}%."
-        )
+        rest = f"differences to it are measured on the rest, on which {VANILLA} has {percent(same)}%."
+        comparison.notes.append(f"The teacher has no label of {missing:,} of the tested rows; {rest}")
     if job.test is None:
         comparison.notes.append("No test rows were given: every student is tested on gold rows kept from its training.")
     for text in comparison.warnings:

@@ -22,9 +22,7 @@ def split_names(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class CompareOptions(OptionTable):
-    seeds: int | Iterable[int] = option(
-        5, help="How many seeds, each with its own split and initial student.", typed=int
-    )
+    seeds: int | Iterable[int] = option(5, help="How many seeds, each with its own split and student.", typed=int)
     workers: int | None = option(None, help=WORKERS, typed=int | None, least=1)
 
 
@@ -35,9 +33,7 @@ class ReconcileOptions(OptionTable):
         read=lambda text: None if text is None else split_names(text),
     )  # fmt: skip
     folds: int = option(4, help="Parts of gold; each base model is trained once without each.", typed=int, least=2)
-    rows: int | None = option(
-        20_000, help="Pool rows that train base models; all rows get a label.", typed=int, least=1
-    )
+    rows: int | None = option(20_000, help="Pool rows that train base models; all get a label.", typed=int, least=1)
     workers: int | None = option(None, help=WORKERS, typed=int | None, least=1)
 
 

@@ -74,9 +74,7 @@ def adjusted_p(comparison: Comparison) -> dict[str, float]:
 
 def _is_at_chance(comparison: Comparison, name: str) -> bool:
     above = comparison.above_majority(name)
-    if above is None:
-        return False
-    return above.mean <= 0 or (above.mean < AT_CHANCE and not above.low > 0)
+    return above is not None and (above.mean <= 0 or (above.mean < AT_CHANCE and not above.low > 0))
 
 
 def _well_measured(comparison: Comparison) -> list[str]:

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from understudy import methods as registry
 from understudy.comparison.candidates import FEWEST_ROWS, GOLD_ONLY, VANILLA, named_objectives
-from understudy.comparison.comparison_options import ReconcileOptions, take_options
+from understudy.comparison.comparison_options import Methods, ReconcileOptions, take_options
 from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled
 from understudy.data.fitted_rows import GOLD_KEYS, deal_keys, mark_fitted
 from understudy.errors import UnderstudyError
@@ -120,13 +120,7 @@ def _fit_view(view: View, own: ReconcileOptions, folder: Path | None) -> CrossFi
     recipe, _ = resolve_options(student, gold, pool, {k: v for k, v in view.options.items() if k != "seed"})
     recipe = recipe.replace(seed=view.options.get("seed", 0))
     classes = check_outputs(initial_student(student, recipe.seed), gold, drop_unlabelled(pool)[0])
-    base_models: dict[str, BaseModel]
-    if own.methods is None:
-        base_models = default_base_models(gold, pool, classes, recipe)
-    else:
-        base_models = gold_only_model(gold)
-        base_models |= {name: TrainedModel(objective) for name, objective in named_objectives(own.methods).items()}
-        base_models |= vector_models(gold, pool, classes, registry.METHODS[VANILLA](), recipe)
+    base_models = default_base_models(gold, pool, classes, recipe, own.methods)
     return fit_base_models(student, gold, pool, base_models, recipe, own, classes=classes, folder=folder)
 
 
@@ -159,8 +153,8 @@ def fit_base_models(
     student: Any, gold: Gold, pool: Pool, base_models: dict[str, BaseModel], recipe: TrainingOptions,
     own: ReconcileOptions | Reconcile, *, classes: int, folder: Path | None,
 ) -> CrossFit:  # fmt: skip
-    """Cross-fitting with the student's training options, but those that concern its own training only; in ``own``
-    folds, on its rows of the pool."""
+    """Cross-fitting with the student's training options, but those that concern its own training only. ``own``: has
+    the number of folds, and of the pool's rows that train."""
     usable, least = int((~gold.chosen).sum()), max(FEWEST_ROWS, own.folds)
     if usable < least:
         cure = f"give at least {least} that were not chosen by active learning, or use another method"
@@ -169,21 +163,22 @@ def fit_base_models(
     return CrossFit(student, gold, pool, base_models, short, classes, own.folds, own.rows, recipe.seed, folder)
 
 
-def gold_only_model(gold: Gold) -> dict[str, BaseModel]:
-    """A student trained on gold only; none where every gold row serves estimates only."""
-    return {GOLD_ONLY: TrainedModel(registry.METHODS[VANILLA](), gold_only=True)} if len(gold.training_rows()) else {}
-
-
-def default_base_models(gold: Gold, pool: Pool, classes: int, recipe: TrainingOptions) -> dict[str, BaseModel]:
-    """Gold only, vanilla, methods that are robust to label noise or correct it, and models without a net."""
+def default_base_models(
+    gold: Gold, pool: Pool, classes: int, recipe: TrainingOptions, methods: Methods | None = None
+) -> dict[str, BaseModel]:
+    """Gold only, the user's ``methods``, and models without a net. None: vanilla, and methods that are robust to label
+    noise or correct it."""
     names = [VANILLA, "gce"]
     # Training to convergence has no early predictions to distil.
     if not recipe.is_full_batch:
         names.append("self_distillation")
     if has_every_class(gold, classes):
         names.append("forward")
-    base_models = gold_only_model(gold) | {name: TrainedModel(registry.METHODS[name]()) for name in names}
-    return base_models | vector_models(gold, pool, classes, registry.METHODS[VANILLA](), recipe)
+    vanilla, objectives = registry.METHODS[VANILLA](), named_objectives(names if methods is None else methods)
+    # None on gold only where every row of it serves estimates only.
+    alone = {GOLD_ONLY: TrainedModel(vanilla, gold_only=True)} if len(gold.training_rows()) else {}
+    every = alone | {name: TrainedModel(objective) for name, objective in objectives.items()}
+    return every | vector_models(gold, pool, classes, vanilla, recipe)
 
 
 def has_every_class(gold: Gold, classes: int) -> bool:

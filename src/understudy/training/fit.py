@@ -97,10 +97,8 @@ class Training:
         self.model: Any = self.student
         self.facts: dict[str, float] = {}
         self.processes = self.session.processes
-        cross_fits = (
-            self.options.pretrain_epochs and self.session.pool is not None and self.session.objective.predicts_gold
-        )
-        self.untrained = copy.deepcopy(self.student) if cross_fits else None
+        pretrains = self.options.pretrain_epochs and self.session.pool is not None
+        self.untrained = copy.deepcopy(self.student) if pretrains and self.session.objective.predicts_gold else None
 
     def run(self, *, resume: bool = False, progress: bool = False) -> None:
         """The phases that the options ask for, from the latest checkpoint on where there is one."""

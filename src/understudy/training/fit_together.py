@@ -67,11 +67,9 @@ def fit_students(
 def can_stack(student: Student, options: TrainingOptions, objective: Objective) -> bool:
     """Whether students of these options, which may differ in seed and batch size, can be trained in step."""
     changed = (name for name, value in vars(options).items() if name not in _FREE and value != _DEFAULT[name])
-    if options.is_full_batch or any(changed):
+    if options.is_full_batch or any(changed) or current() is not None or objective.alignment_rows:
         return False
     if objective.scorer or objective.relabel or objective.can_vanish or objective.wants_features:
-        return False
-    if objective.alignment_rows or current() is not None:
         return False
     net = student if isinstance(student, nn.Module) else initial_student(student, 0)
     return bool(_layers(net)) and sum(parameter.numel() for parameter in net.parameters()) <= MOST_WEIGHTS

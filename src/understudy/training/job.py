@@ -85,8 +85,7 @@ class TrainRequest:
         files = {role: _address(each) for role, each in self.files.items()}
         paths = {"out": known_as(self.out), "gold": gold, "files": files, "data": vars(self.data)}
         made = {name: self.out / name for name in (*FEATURES, HISTORY) if (self.out / name).exists()}
-        content = {**vars(self), **paths}
-        TRAIN_REQUEST.write(self.out, content, {name: path.read_bytes() for name, path in made.items()})
+        TRAIN_REQUEST.write(self.out, {**vars(self), **paths}, {name: file.read_bytes() for name, file in made.items()})
 
     @classmethod
     def load(cls, folder: Path) -> "TrainRequest":

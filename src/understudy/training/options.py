@@ -21,18 +21,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from inspect import Parameter
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from understudy.errors import UnderstudyError
-from understudy.store.option_fields import (
-    Function,
-    check_options,
-    field_parameters,
-    known,
-    option,
-    typed_as,
-    with_parameters,
-)
+from understudy.store.option_fields import check_options, field_parameters, known, option, typed_as, with_parameters
 
 if TYPE_CHECKING:
     import torch
@@ -41,6 +33,7 @@ if TYPE_CHECKING:
     from understudy.data.augment import Augment
     from understudy.training.averages import EMA
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 #: What a group of parameters multiplies the learning rate by.
 LR_SCALE = "lr_scale"
 
@@ -146,26 +139,19 @@ class TrainingOptions:
     schedule: Schedules = _option(
         "constant", "constant, cosine, linear, step, papers-cifar or papers-imagenet.", typed=str
     )
-    warmup: float = _option(
-        0.0, "Share of training in which the learning rate rises to its full height.", least=0, most=1
-    )
+    warmup: float = _option(0.0, "Share of training in which the rate rises to its full height.", least=0, most=1)
     groups: Groups | None = _option(
-        None, "Parameters by name with their own lr_scale or weight_decay: {'classifier.*': {'lr_scale': 10}}.",
-        typed=None,
-    )  # fmt: skip
+        None, "Parameters by name with an lr_scale or weight_decay: {'classifier.*': {'lr_scale': 10}}.", typed=None
+    )
     gold_repeat: int = _option(1, "Show each gold row so often per epoch; 0: gold steers, but does not train.", least=0)
     gold_weight: float = _option(1.0, "Multiplies the loss of gold rows.", least=0)
     pretrain_epochs: int = _option(0, "Epochs on gold alone, first.", flag="pretrain", least=0)
     finetune_epochs: int = _option(0, "Epochs on gold alone, at the end.", flag="finetune", least=0)
-    finetune_lr: float | None = _option(
-        None, "Its constant learning rate; the rate that the schedule ends with.", above=0
-    )
+    finetune_lr: float | None = _option(None, "Its constant rate; that which the schedule ends with.", above=0)
     clip: float | None = _option(None, "Bound on the gradient's norm.", above=0)
     accumulate: int = _option(1, "Batches that make one step.", least=1)
     group_by_length: bool = _option(False, "Put texts of similar length into one batch.")
-    sync_batchnorm: bool = _option(
-        False, "Where processes train together: BatchNorm sees the batch of all, not each one's part."
-    )
+    sync_batchnorm: bool = _option(False, "Where processes train together: BatchNorm sees the batch of all.")
     augment: "Augment | None" = _option(None, "(x, generator) -> x, changes training batches.", typed=None)
     feature_layer: str | None = _option(None, "The layer whose output are the penultimate features.", typed=None)
     device: "str | torch.device | None" = _option(None, "cpu, cuda, …", typed=str | None, panel=None, may_differ=True)

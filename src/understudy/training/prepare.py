@@ -143,8 +143,7 @@ def prepare_slots(
     columns, modules, facts = dict(before.columns), dict(before.modules), dict(before.facts)
     slots = objective.slots
     for slot in slots:
-        for name, column in slot.prepare(context).items():
-            columns[f"{slot.name}.{name}"] = column
+        columns |= {f"{slot.name}.{name}": column for name, column in slot.prepare(context).items()}
         if context.epoch == 0 and (module := slot.module(context)) is not None:
             modules[slot.name] = module
     if context.epoch == 0 and warns and "calibration" in vars(context):
@@ -192,10 +191,8 @@ def _check_memorised(context: Context, *, warns: bool) -> bool:
     if memorised and warns:
         accuracy = float((on_gold.argmax(1) == gold.y).double().mean())
         cure = "mark gold rows estimate_only=True, or give us.train the untrained student and pretrain_epochs="
-        warn(
-            f"the student's accuracy is {accuracy:.0%} on the gold rows that weights are estimated from, not on the "
-            f"pool: it seems to have memorised them, and the weights come out too small; {cure}"
-        )
+        what = f"the student's accuracy is {accuracy:.0%} on the gold rows that weights are estimated from"
+        warn(f"{what}, not on the pool: it seems to have memorised them, and the weights come out too small; {cure}")
     return memorised
 
 
