@@ -288,6 +288,7 @@ def test_as_a_program(folder: Path) -> None:
 def test_an_option_whose_last_value_alone_would_count_is_given_once(folder: Path) -> None:
     error = call("train --gold gold.csv --teacher ana --teacher ben --out run", code=2).stderr
     assert "'--teacher': given twice; give it once, a list as a,b" in error
+    assert "'--gold': given twice" in call("audit --gold gold.csv --gold more.csv", code=2).stderr
     error = call(
         "train --gold no.csv --gold +more.csv --quiet --quiet --lr 1 --lr 2 --column a=b --column c=d --out run", code=2
     ).stderr

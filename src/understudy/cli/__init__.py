@@ -57,7 +57,7 @@ class OnceEach(typer.core.TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         order: Any = [] if ctx.resilient_parsing else self.make_parser(ctx).parse_args(args=[*args])[2]
-        data = [each for each in order if each.name == "pool" or each.rich_help_panel in (FILES, FEATURES)]
+        data = [each for each in order if each.name in ("gold", "pool") or each.rich_help_panel in (FILES, FEATURES)]
         for each in data:
             if data.count(each) > 1 and not (each.multiple or each.is_flag):
                 raise typer.BadParameter("given twice; give it once, a list as a,b", ctx=ctx, param=each)
