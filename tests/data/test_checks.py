@@ -96,5 +96,7 @@ def test_ids() -> None:
     assert checks.check_ids((f"r{i}" for i in range(2)), 2, "pool").tolist() == ["r0", "r1"]  # type: ignore[union-attr]
     with pytest.raises(UnderstudyError, match=r"pool\.ids holds .*7.* more than once"):
         checks.check_ids([7, 3, 7], 3, "pool")
+    with pytest.raises(UnderstudyError, match=r"pool\.ids holds nan more than once"):
+        checks.check_ids(np.array([np.nan, 1.0, np.nan]), 3, "pool")
     with pytest.raises(UnderstudyError, match=r"pool\.ids has 2 rows but pool\.x has 3"):
         checks.check_ids([7, 3], 3, "pool")

