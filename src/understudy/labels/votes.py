@@ -127,7 +127,7 @@ class Votes(Distribution):
             raise UnderstudyError('by="gold" needs the same annotators\' votes on gold; give it as many columns')
         if gold.sources is not None and self.sources is not None and gold.sources != self.sources:
             one, other = next(pair for pair in zip(gold.sources, self.sources, strict=True) if len(set(pair)) > 1)
-            raise UnderstudyError(f"gold and pool have votes of different annotators ({one!r}, {other!r}); use one")
+            raise UnderstudyError(f"gold and pool: votes of different annotators ({one!r}, {other!r}); use one order")
         return Votes(self.votes, self.classes, by=fit_votes(gold.votes, y, self.classes), sources=self.sources)
 
     def cross_fitted(self, y: Tensor, known: Tensor) -> "Votes":

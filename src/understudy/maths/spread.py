@@ -90,7 +90,8 @@ def factored(right: Tensor, *, left: Tensor | None = None) -> Factored:
     # A squared distance may be four times the largest squared norm. NaN is not below the limit either.
     too_large = ~(squared_norms < torch.finfo(squared_norms.dtype).max / 8)
     if bool(too_large.any()):
-        raise UnderstudyError(f"embedding row {int(too_large.nonzero()[0])} does not fit into {right.dtype}; scale it")
+        row = int(too_large.nonzero()[0])
+        raise UnderstudyError(f"embedding row {row} does not fit into {right.dtype}; remove NaN, or scale it down")
     return Factored(left, right, squared_norms)
 
 
