@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -197,9 +197,8 @@ def auto(
         place = None if folder is None else folder / FOLDER / ("" if name == features else name)
         pilots[name] = Pilot(view, objectives, _pilot_recipe(resolved[name][0], own), own, place)
     relabel = Reconcile(own.folds, own.pilot_rows)
-    decision = on_rank_zero(
-        lambda: _earlier(folder, pilots) or _decided(pilots, relabel, executor, folder, progress=progress)
-    )
+    decide = partial(_decided, pilots, relabel, executor, folder, progress=progress)
+    decision = on_rank_zero(lambda: _earlier(folder, pilots) or decide())
     choice, view = decision["choice"], views[decision["features"]]
     recipe, chosen = resolved[decision["features"]]
     if choice not in objectives and choice != RECONCILED:

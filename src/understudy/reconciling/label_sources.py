@@ -49,6 +49,8 @@ BASE_MODELS, PRIOR_ROWS = 0.25, 10.0
 ENOUGH_ROWS = 50
 #: A run's facts about each label source.
 NUMBERS = ("weight", "accuracy", "rows", "log_loss", "disagreement")
+#: A source's log-scores: ``(n, C)`` of gold rows, and ``(N, C)`` of the pool.
+Scores = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,9 +196,7 @@ def _scores_without(fitted: CrossFit, predictions: OutOfFold, number: int) -> "S
     return SourceScores.of(fitted, predictions.gold, on_pool, rows)
 
 
-def cross_validate_student(
-    fitted: CrossFit, labels: list[Tensor], executor: Any, *, progress: bool = False
-) -> OutOfFold:
+def cross_validate_student(fitted: CrossFit, labels: list[Tensor], executor: Any, *, progress: bool) -> OutOfFold:
     """Out-of-fold predictions by "reconciled": students trained on ``labels_by_fold``."""
     model = TrainedModel(Objective(name="vanilla"), c=default_c(fitted.pool), labels=labels)
     folder = None if fitted.folder is None else fitted.folder / "reconciled"
@@ -253,10 +253,8 @@ class SourceScores:
         return torch.cat([opinion(torch.stack(part)).exp().float() for part in parts])
 
 
-def teacher_scores(
-    gold: Gold, pool: Pool, fold: Tensor, classes: int, *, as_votes: bool = True
-) -> dict[str, tuple[Tensor, Tensor]]:
-    """The teacher as one or two sources: log-scores ``(n, C)`` of gold rows, cross-fitted, and ``(N, C)`` of the pool.
+def teacher_scores(gold: Gold, pool: Pool, fold: Tensor, classes: int, *, as_votes: bool = True) -> dict[str, Scores]:
+    """The teacher as one or two sources, gold rows cross-fitted.
 
     Zero, i.e. uninformative, on rows without a label; no source at all where gold has too few of the teacher's labels.
     """
@@ -267,7 +265,7 @@ def teacher_scores(
         return {VOTES: _votes(on_gold.answers(), gold.y[rows], rows, fold, teacher, classes)}
     if on_gold is None or len(rows) < 2 * classes:
         return {}
-    scores: dict[str, tuple[Tensor, Tensor]] = {}
+    scores: dict[str, Scores] = {}
     if teacher.answers().shape[1] == 1 and teacher.has_confidence and not teacher.needs_gold:
         scores[TEACHER] = (_spread(_soft(on_gold, classes), rows, len(gold)), _soft(teacher, classes))
     answers, y = on_gold.answers(), gold.y[rows]
@@ -278,9 +276,7 @@ def teacher_scores(
     return scores
 
 
-def _votes(
-    votes: Tensor, y: Tensor, rows: Tensor, fold: Tensor, teacher: Labels, classes: int
-) -> tuple[Tensor, Tensor]:
+def _votes(votes: Tensor, y: Tensor, rows: Tensor, fold: Tensor, teacher: Labels, classes: int) -> Scores:
     """log P(votes | truth), as sharp as gold shows that they are: labellers copy each other."""
     counted = torch.empty(len(y), classes, dtype=torch.float64)
     for number in fold[rows].unique().tolist():

@@ -137,13 +137,11 @@ def _train(
         if evaluate:
             clock = time.perf_counter()
             untrained = cache(lambda: seeded_student(build, given))
-            run.evaluation = on_rank_zero(
-                lambda: evaluate_training(
-                    run.student, gold, pool, test, objective, given,
-                    lambda *rest: fit_resolved(untrained(), *rest),
-                    weight_decay=options.penalty, select=select, pilot=pilot,
-                )
+            measure = partial(
+                evaluate_training, run.student, gold, pool, test, objective, given,
+                lambda *rest: fit_resolved(untrained(), *rest), weight_decay=options.penalty, select=select, pilot=pilot
             )  # fmt: skip
+            run.evaluation = on_rank_zero(measure)
             run.facts["evaluation_seconds"] = time.perf_counter() - clock
             if run.temperature != 1:
                 run.facts["temperature"] = run.temperature
@@ -167,9 +165,8 @@ def _ready(
     c, choice, columns = None, dict[str, Any](), Columns()
     if session.objective.relabel is not None and pool is not None:
         relabel, kept = session.objective.relabel, None if folder is None else folder / FOLDER / "relabel"
-        made = on_rank_zero(
-            lambda: relabel(build, gold, pool, options, classes=session.classes, folder=kept, progress=progress)
-        )
+        make = partial(relabel, build, gold, pool, options, classes=session.classes, folder=kept, progress=progress)
+        made = on_rank_zero(make)
         # The teacher's labels of gold do not measure labels that were made anew.
         silent, labelled = None if gold is None else gold.without_teacher(), Pool.of(pool.rows, made.teacher, pool.ids)
         plain = session.objective.replace(relabel=None)
