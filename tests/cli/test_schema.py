@@ -80,9 +80,7 @@ def test_ids_of_labelled_rows_are_matched_or_reported(trained: Path) -> None:
     assert "1 of 2 ids of elsewhere.csv are not in pool.csv ('g1' …)" in shown
 
 
-@pytest.mark.parametrize(
-    ("names", "message"), [(["a"], "names 1 classes, the student has 2"), ("ab", "is no list of names")]
-)
+@pytest.mark.parametrize(("names", "message"), [(["a"], "names 1 of 2 classes"), ("ab", "is no list of names")])
 def test_edited_class_names(names: Any, message: str, trained: Path) -> None:
     """Even where the checksums fit."""
     config = Path("run/config.json")

@@ -189,8 +189,7 @@ class CategoryPart(FeaturePart):
         for name, known in self.known.items():
             block = np.zeros((len(columns[name]), len(known)), np.float32)
             for row, value in enumerate(columns[name]):
-                place = known.get("" if value is None else str(value))
-                if place is not None:
+                if (place := known.get("" if value is None else str(value))) is not None:
                     block[row, place] = 1
             blocks.append(block)
         return np.concatenate(blocks, 1)
@@ -212,8 +211,7 @@ class TfidfPart(FeaturePart):
             words = WORD.findall(text.lower())
             for length in range(1, self.longest + 1):
                 for start in range(len(words) - length + 1):
-                    place = self.places.get(" ".join(words[start : start + length]))
-                    if place is not None:
+                    if (place := self.places.get(" ".join(words[start : start + length]))) is not None:
                         block[row, place] += 1
         seen = block > 0
         block[seen] = 1 + np.log(block[seen])
