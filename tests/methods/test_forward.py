@@ -102,7 +102,7 @@ def test_bad_input_fails_before_the_first_step() -> None:
         train(us.forward(), us.Gold(x[:3], [0, 1, 0], us.Hard([0, 1, 2], classes=3)))
     with pytest.raises(us.UnderstudyError, match=r"shape \(2, 2\)"):
         train(us.forward(transition=torch.eye(2)), None)
-    with pytest.raises(us.UnderstudyError, match="row 1 is no distribution"):
+    with pytest.raises(us.UnderstudyError, match="a row for each truth, has no distribution in row 1"):
         train(us.forward(transition=torch.tensor([[1.0, 0, 0], [0.5, 0, 0], [0, 0, 1.0]])), None)
     with pytest.raises(us.UnderstudyError, match="noisy_probs"):
         train(us.forward(transition="anchor"), None)

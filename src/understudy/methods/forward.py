@@ -99,13 +99,14 @@ class ForwardLink(Link):
 
 
 def _checked_matrix(transition: Any, classes: int) -> Tensor:
-    matrix = to_tensor(transition, "forward(transition=…)").double()
+    where = "forward(transition=…), a row for each truth,"
+    matrix = to_tensor(transition, where).double()
     if matrix.shape != (classes, classes):
-        raise UnderstudyError(f"forward(transition=…) has shape {tuple(matrix.shape)}; give {(classes, classes)}")
+        raise UnderstudyError(f"{where} has shape {tuple(matrix.shape)}; give {(classes, classes)}")
     off = (matrix.sum(1) - 1).abs() > 1e-4
     if bool((matrix < 0).any()) or bool(off.any()):
         row = int(((matrix < 0).any(1) | off).nonzero()[0])
-        raise UnderstudyError(f"forward(transition=…) row {row} is no distribution: sum {float(matrix[row].sum()):.4g}")
+        raise UnderstudyError(f"{where} has no distribution in row {row}: sum {float(matrix[row].sum()):.4g}")
     return matrix
 
 
