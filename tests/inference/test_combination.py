@@ -62,7 +62,7 @@ def test_held_out_rows_do_not_see_their_own_truth() -> None:
     rng = np.random.default_rng(0)
     probs = torch.from_numpy(rng.dirichlet(np.ones(8), 200))
     said, y = (torch.from_numpy(rng.integers(8, size=200)) for _ in range(2))
-    fit, _, held_out, _ = fit_combination(probs.log(), said, y)
+    fit, _, held_out, *_ = fit_combination(probs.log(), said, y)
     loss = -held_out.log().gather(1, y.unsqueeze(1)).mean()
     assert loss > np.log(8) - 0.02
     scores = torch.stack([torch.from_numpy(fit.log_likelihood.T)[said], probs.clamp(min=1e-4).log()])
@@ -79,7 +79,7 @@ def test_soft_labels_count_as_labels_and_as_probabilities() -> None:
     soft = soft + (1 - soft.sum(1, keepdim=True)) / 3
     losses = []
     for teacher in (label, soft):
-        fit, _, held_out, _ = fit_combination(probs.log(), teacher, y)
+        fit, _, held_out, *_ = fit_combination(probs.log(), teacher, y)
         losses.append(float(-held_out.log().gather(1, y.unsqueeze(1)).mean()))
     assert len(fit.weights) == 3 and losses[1] < losses[0]
 

@@ -18,6 +18,7 @@ from torch.nn.functional import nll_loss
 from understudy.inference.cascade import LEAST, Combination
 from understudy.maths.folds import deal_folds, random_folds
 from understudy.maths.opinion_pool import fit_scalar_pool
+from understudy.maths.proportions import disagreement
 from understudy.maths.source_confusion import STRENGTHS, cross_likelihood, fit_sources
 from understudy.maths.temperature import cross_tempered
 
@@ -51,6 +52,8 @@ class FittedCombination(NamedTuple):
     unseen: Tensor
     #: ``(n,)`` bool: whether it is better, as the rows of the other folds tell.
     helps: Tensor
+    #: The share of rows to which two folds' fits give different classes.
+    disagreement: float
 
 
 def fit_combination(
@@ -59,18 +62,20 @@ def fit_combination(
     """``logits``: by a student not trained on these rows; ``teacher``: labels ``(n,)`` or probabilities ``(n, C)``."""
     fold = random_folds(len(y)) if pool is None or pool.fold is None else pool.fold
     probs, helps = (logits.double() / temperature).softmax(1), torch.zeros(len(y), dtype=torch.bool)
-    unseen = torch.empty_like(probs)
+    unseen, by_fold = torch.empty_like(probs), []
     for number in fold.unique().tolist():
         mine, counts = fold == number, None if pool is None else pool.without(number)
         f, s, labels = probs[~mine], teacher[~mine], y[~mine]
-        unseen[mine] = _apply(fit_on(f, s, labels, counts), probs[mine], teacher[mine])
+        combined = _apply(fit_on(f, s, labels, counts), probs, teacher)
+        unseen[mine] = combined[mine]
+        by_fold.append(combined.argmax(1).numpy())
         inner, among = random_folds(len(labels)), torch.empty_like(f)
         for part in inner.unique().tolist():
             out = inner == part
             among[out] = _apply(fit_on(f[~out], s[~out], labels[~out], counts), f[out], s[out])
         helps[mine] = _better(among, logits[~mine], labels)
     every = fit_on(probs, teacher, y, None if pool is None else pool.every)
-    return FittedCombination(every, _better(unseen, logits, y), unseen, helps)
+    return FittedCombination(every, _better(unseen, logits, y), unseen, helps, disagreement(by_fold))
 
 
 def _better(combined: Tensor, logits: Tensor, y: Tensor) -> bool:

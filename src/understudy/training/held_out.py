@@ -35,6 +35,8 @@ class HeldOutRows:
     helps: Tensor | None = None
     #: None where it does not help.
     combination: Combination | None = None
+    #: How often two folds' combinations say different classes.
+    disagreement: float = 0.0
 
     @classmethod
     def of(cls, logits: Tensor, gold: Gold, temperature: float, *, pool: PoolCounts | None = None) -> "HeldOutRows":
@@ -50,7 +52,7 @@ class HeldOutRows:
         found = fit_combination(logits[rows], known, gold.y[rows], temperature=temperature, pool=counts)
         combined[rows], helps[rows] = found.unseen, found.helps
         combination = found.combination if found.better else None
-        return cls(probs.float(), gold.y, teacher, combined.float(), helps, combination)
+        return cls(probs.float(), gold.y, teacher, combined.float(), helps, combination, found.disagreement)
 
     @property
     def with_teacher(self) -> Tensor:
@@ -60,12 +62,13 @@ class HeldOutRows:
         return teacher_classes(self.teacher).ge(0).nonzero().squeeze(1)
 
     def combined_accuracy(self, disagreement: float) -> Share | None:
-        """Of student and teacher together, on these rows, whose students' ``disagreement`` widens it."""
+        """Of student and teacher together, on these rows; the ``disagreement`` of their students and that of the
+        combinations widen it."""
         if self.combined is None:
             return None
         rows = self.with_teacher
         correct = int((self.combined[rows].argmax(1) == self.y[rows]).sum())
-        return cross_validated(correct, len(rows), disagreement)
+        return cross_validated(correct, len(rows), disagreement + self.disagreement)
 
     def state_dict(self) -> dict[str, Tensor]:
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
