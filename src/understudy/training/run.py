@@ -273,7 +273,7 @@ class Run(Shown):
         stored = from_parquet(folder / COLUMNS)
         ids = stored.pop("id", None)
         columns = {name: torch.from_numpy(column) for name, column in stored.items() if name != "row"}
-        others = {name: read_state(folder / name) for name in _OTHERS if (folder / name).exists()}
+        others: dict[str, Any] = {name: read_state(folder / name) for name in _OTHERS if (folder / name).exists()}
         ema = EMA(student) if EMA_FILE in others else None
         if ema is not None:
             ema.load_state_dict(others[EMA_FILE])
