@@ -231,7 +231,7 @@ def test_interrupt_is_one_line_and_130(folder: Path, monkeypatch: pytest.MonkeyP
         raise KeyboardInterrupt
 
     monkeypatch.setattr("understudy.training.job.train", interrupted)
-    assert train(code=130).stderr == "stopped; a training that has begun continues with --resume\n"
+    assert train(code=130).stderr == "stopped; a training that has begun continues with understudy train --resume\n"
 
 
 def test_a_bug_is_not_hidden(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

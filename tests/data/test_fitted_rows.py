@@ -173,7 +173,7 @@ def test_labels_of_a_trained_model_know_its_gold(tmp_path: Path, named: bool) ->
     assert keys and keys == us.Run.load(tmp_path / "run").gold_keys
 
 
-def test_rows_taken_from_labels_of_any_form_remember_the_gold_that_made_them() -> None:
+def test_labels_of_any_form_taken_or_joined_remember_the_gold_that_made_them() -> None:
     probs = np.full((3, 2), 0.5, dtype=np.float32)
     forms = [
         us.Soft(probs),
@@ -183,4 +183,8 @@ def test_rows_taken_from_labels_of_any_form_remember_the_gold_that_made_them() -
     ]
     for labels in forms:
         labels.fitted_to = frozenset(["i1"])
-        assert labels.take(torch.tensor([2, 0])).fitted_to == {"i1"}, labels.form
+        taken = labels.take(torch.tensor([2, 0]))
+        assert taken.fitted_to == {"i1"}, labels.form
+        taken.fitted_to = frozenset(["i2"])
+        assert type(labels).concatenate([labels, taken]).fitted_to == {"i1", "i2"}, labels.form
+        assert labels.fitted_to == {"i1"}, labels.form

@@ -147,7 +147,7 @@ def test_truth_values_beside_names(save: Save) -> None:
     with pytest.raises(UnderstudyError, match="holds true or false, but the classes are no, yes; write their names"):
         ClassNames(("no", "yes"), ordered=True).numbers(np.array([True, False]), "here")
     three = save("three.csv", f=[1.0, 2.0, 3.0], teacher_label=["0", "1", "2"])
-    with pytest.raises(UnderstudyError, match="column 'label' holds true or false, but there are 3 classes"):
+    with pytest.raises(UnderstudyError, match="column 'label' holds true or false; name one of 3 classes"):
         read_examples(gold=save("gold.parquet", f=[4.0, 5.0], label=[True, False]), pool=three)
     numbers_alone = read_examples(gold=save("gold.parquet", f=[3.0, 4.0], label=[True, False]))
     assert numbers_alone.gold is not None and numbers_alone.gold.y.tolist() == [1, 0]

@@ -41,7 +41,7 @@ class Candidates(Distribution):
         return Candidates(self.allowed[rows])
 
     @classmethod
-    def concatenate(cls, parts: Sequence["Candidates"]) -> "Candidates":
+    def join(cls, parts: Sequence["Candidates"]) -> "Candidates":
         return cls(torch.cat([part.allowed for part in parts]))
 
     def to_columns(self) -> Columns:

@@ -12,7 +12,7 @@ from understudy.cli import OneLineErrors
 @pytest.mark.parametrize(
     ("raised", "code", "said"),
     [
-        (KeyboardInterrupt(), 130, "stopped; a training that has begun continues with --resume"),
+        (KeyboardInterrupt(), 130, "stopped; a training that has begun continues with understudy train --resume"),
         (MemoryError("Unable to allocate 3 TiB"), 2, "error: out of memory (Unable to allocate 3 TiB)"),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), 2, "out of memory"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), 2, "out of memory"),

@@ -322,7 +322,7 @@ def _check_truth_values(examples: Examples, tables: Iterable[Table], pool: Table
     labels = [(table, "label") for table in tables] + ([] if pool is None else [(pool, "teacher_label")])
     for table, name in labels:
         if name in table.names and table.columns[name].dtype.kind == "b" and examples.classes > 2:
-            raise UnderstudyError(f"{table.where(name)} holds true or false, but there are {examples.classes} classes")
+            raise UnderstudyError(f"{table.where(name)} holds true or false; name one of {examples.classes} classes")
 
 
 def _check_apart(one: Table, other: Table) -> None:

@@ -119,8 +119,14 @@ class Labels(ABC):
     def take(self, rows: Tensor) -> Self: ...
 
     @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
+        both = cls.join(parts)
+        both.fitted_to = frozenset().union(*(part.fitted_to for part in parts))
+        return both
+
+    @classmethod
     @abstractmethod
-    def concatenate(cls, parts: Sequence[Self]) -> Self: ...
+    def join(cls, parts: Sequence[Self]) -> Self: ...
 
     @abstractmethod
     def to_columns(self) -> Columns:
@@ -259,7 +265,7 @@ class Hard(Labels):
         return Hard(self.labels, self.given, classes=classes, where="the labels")
 
     @classmethod
-    def concatenate(cls, parts: Sequence["Hard"]) -> "Hard":
+    def join(cls, parts: Sequence["Hard"]) -> "Hard":
         confidences = [part.given for part in parts if part.given is not None]
         if len(confidences) not in (0, len(parts)):
             raise UnderstudyError("some hard labels have a confidence and some have none; give it to all or to none")

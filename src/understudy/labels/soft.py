@@ -99,7 +99,7 @@ class Soft(Distribution):
         return self._like(probs=self.probs[rows])
 
     @classmethod
-    def concatenate(cls, parts: Sequence["Soft"]) -> "Soft":
+    def join(cls, parts: Sequence["Soft"]) -> "Soft":
         same_classes(parts)
         return parts[0]._like(probs=torch.cat([part.probs for part in parts]))
 
@@ -180,7 +180,7 @@ class TopK(Ranking):
         return self._like(indices=indices, probs=probs, rest=self.rest[rows])
 
     @classmethod
-    def concatenate(cls, parts: Sequence["TopK"]) -> "TopK":
+    def join(cls, parts: Sequence["TopK"]) -> "TopK":
         same_classes(parts)
         depths = sorted({part.listed for part in parts})
         if len(depths) > 1:

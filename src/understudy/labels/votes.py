@@ -100,7 +100,7 @@ class Votes(Distribution):
         return self._like(votes=self.votes[rows], by=self.vote_model() or self.by, _crossed=crossed)
 
     @classmethod
-    def concatenate(cls, parts: Sequence["Votes"]) -> "Votes":
+    def join(cls, parts: Sequence["Votes"]) -> "Votes":
         same_classes(parts)
         first = parts[0]
         if any(part.votes.shape[1] != first.votes.shape[1] for part in parts):

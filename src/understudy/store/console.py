@@ -109,7 +109,7 @@ def last_words(error: BaseException) -> tuple[str, int] | None:
     if isinstance(error, UnderstudyError):
         return f"error: {error}", 2
     if isinstance(error, KeyboardInterrupt):
-        return "stopped; a training that has begun continues with --resume", 130
+        return "stopped; a training that has begun continues with understudy train --resume", 130
     if isinstance(error, Stopped):
         return "stopped by SIGTERM; what is finished is on the disk", CODE
     if is_out_of_memory(error):
