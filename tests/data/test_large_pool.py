@@ -51,7 +51,7 @@ def _last_line(*command: str) -> Any:
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize(
-    ("method", "kind"), [("weighted", "block"), pytest.param("slam", "warm", marks=pytest.mark.torture)]
+    ("method", "kind"), [("weighted", "cold"), pytest.param("slam", "warm", marks=pytest.mark.torture)]
 )
 def test_training_takes_a_fraction_of_the_array(method: str, kind: str, pool: Path) -> None:
     size = (pool / "x.npy").stat().st_size / 2**20
