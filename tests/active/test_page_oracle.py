@@ -9,6 +9,7 @@ import torch
 import understudy as us
 from understudy.active import Loop
 from understudy.active.loop_state import RoundGain, round_gains
+from understudy.data.fitted_rows import row_keys
 from understudy.maths.proportions import cross_validated, exact
 from understudy.web.answer_book import AnswerBook
 
@@ -99,6 +100,22 @@ def test_without_test_rows_the_random_start_judges(make_loop: MakeLoop, tmp_path
     few = make_loop(test=None, held_out=True, out=tmp_path / "few", start=99, budget=109).run()
     assert ["correct" in record for record in few.records] == [True, False]
     assert "correct" not in make_loop(test=None, out=tmp_path / "plain", budget=20).run().records[0]
+
+
+def test_labels_that_know_the_truth_of_gold_do_not_judge_by_it(make_loop: MakeLoop, tmp_path: Path) -> None:
+    """A pool that was reconciled with gold has learned from every gold row, also from one that a student is left
+    without."""
+    y, gold = blobs(300)[1], us.Gold(*blobs(60, seed=2))
+    labels = us.Hard(y, classes=CLASSES)
+    own = make_loop(test=None, held_out=True, gold=gold, out=tmp_path / "own", start=20, budget=20, teacher=labels)
+    assert len(own.run().records[0]["correct"]) == 80
+    labels.fitted_to = row_keys(gold)
+    with pytest.warns(us.UnderstudyWarning, match="60 of 60 gold rows"):
+        fitted = make_loop(test=None, held_out=True, gold=gold, start=20, budget=20, teacher=labels)
+    result = fitted.run()
+    assert "correct" not in result.records[0] and result.gold is not None and int(result.gold.chosen.sum()) == 60
+    with pytest.raises(us.UnderstudyError, match="60 test rows"):
+        make_loop(test=gold, teacher=labels)
 
 
 def test_a_teachers_labels_train_too(make_loop: MakeLoop, tmp_path: Path) -> None:

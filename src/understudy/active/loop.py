@@ -34,6 +34,7 @@ from understudy.active.oracles import LabelRequest, as_oracle
 from understudy.active.watch import noise_watch
 from understudy.comparison.comparison_options import take_options
 from understudy.data.examples import Gold, Pool
+from understudy.data.fitted_rows import mark_fitted
 from understudy.errors import UnderstudyError, UnderstudyWarning, warn
 from understudy.inference.passes import FeatureTap, evaluate, over_rows, predicted
 from understudy.labels.forms import Labels, as_labels
@@ -119,7 +120,8 @@ class Loop:
         self.oracle = as_oracle(oracle, size=len(self.pool))
         self.strategy, self.folder, self.callbacks, self.on_round = strategy, work_folder(out), callbacks, on_round
         self.class_names = None if class_names is None else tuple(class_names)
-        self.extra_gold, self.test = gold, Gold(*test) if isinstance(test, tuple) else test
+        self.test = Gold(*test) if isinstance(test, tuple) else test
+        self.extra_gold = mark_fitted(gold, self.pool, test=self.test)
         start = self.options.start
         if start < 1 and gold is None:
             raise UnderstudyError(f"start={start} must be at least 1 where there is no gold=")
@@ -132,9 +134,8 @@ class Loop:
         self.classes = check_outputs(self.fresh, gold, self.pool, test=self.test)
         if self.class_names is not None and len(self.class_names) != self.classes:
             raise UnderstudyError(f"class_names= holds {len(self.class_names)} of {self.classes} names; name them all")
-        decay, warmup = self.options.ema_decay, self.options.ema_warmup
         needs_ema = any(name.endswith("_ema") for name in strategy_named(strategy).needs)
-        self.ema = EMA(self.fresh, decay=decay, warmup=warmup) if needs_ema else None
+        self.ema = EMA(self.fresh, decay=self.options.ema_decay, warmup=self.options.ema_warmup) if needs_ema else None
         self.settings = self._settings()
         with locked(self.folder) if (self.folder / STATE).exists() else nullcontext():
             self.state = LoopState.open(self.folder, self.settings)
@@ -319,8 +320,7 @@ class Loop:
     def _result(self, stopped: str, message: str) -> Result:
         self._say(message)
         state = self.state
-        ledger = (state.rows, state.labels, state.rounds)
-        rows, labels, rounds = (torch.tensor(each, dtype=torch.long) for each in ledger)
+        rows, labels, rounds = (torch.tensor(x, dtype=torch.long) for x in (state.rows, state.labels, state.rounds))
         return Result(stopped, message, state.records, rows, labels, rounds, self._gold(), self.last)
 
     def _gold(self) -> Gold | None:
