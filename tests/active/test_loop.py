@@ -190,7 +190,7 @@ def test_impossible_answers_are_refused(make_loop: MakeLoop, answer: object, mes
     [
         {"batch": 11}, {"strategy": "badge"}, {"lr": 0.1}, {"x": blobs(300, seed=5)[0]},
         {"oracle": blobs(300, seed=5)[1]}, {"oracle": lambda rows: [0] * len(rows)},
-        {"student": partial(us.models.mlp, 6, CLASSES, hidden=(17,))},
+        {"student": partial(us.models.mlp, 6, CLASSES, hidden=(17,))}, {"ids": [f"r{row}" for row in range(300)]},
     ],
 )  # fmt: skip
 def test_another_loop_in_the_same_folder_is_an_error(make_loop: MakeLoop, changes: dict[str, object]) -> None:

@@ -344,7 +344,7 @@ class Loop:
             "strategy": self.strategy, "classes": self.classes, "rows": len(self.pool),
             "x": fingerprint(self.pool.rows), "feature_layer": self.recipe.feature_layer,
             "training": as_json(self.recipe.settings(leave_out=("seed", "ema", "feature_layer"))),
-            "student": fingerprint(student),
+            "student": fingerprint(student), "ids": fingerprint(self.pool.ids),
             "oracle": self.oracle.kind, "class_names": None if self.class_names is None else list(self.class_names),
             "gold": 0 if gold is None else len(gold), "gold_rows": None if gold is None else fingerprint(gold),
             "teacher": None if teacher is None else fingerprint(teacher),
