@@ -53,8 +53,13 @@ def test_rows_that_cannot_be_told_apart_all_count() -> None:
     dataset = torch.utils.data.TensorDataset(gold.x)
     nameless = us.Gold(dataset, gold.y, collate=lambda rows: torch.stack([row[0] for row in rows]))
     assert row_keys(nameless) == {"*"}
+    made = fitted_pool(nameless, pool)
     with pytest.warns(us.UnderstudyWarning, match="60 of 60"):
-        assert mark_fitted(gold, fitted_pool(nameless, pool)).chosen.all()
+        assert mark_fitted(gold, made).chosen.all()
+    assert made.teacher is not None
+    made.teacher.fitted_to |= row_keys(us.Gold(gold.x, gold.y, ids=[f"first {row}" for row in range(60)]))
+    with pytest.warns(us.UnderstudyWarning, match="60 of 60"):
+        assert mark_fitted(us.Gold(gold.x, gold.y, ids=range(60)), made).chosen.all(), "also beside rows with ids"
 
 
 @pytest.mark.parametrize(("keys", "rows"), [(5, 12), (12, 5), (7, 7), (1, 3)])

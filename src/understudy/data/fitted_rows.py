@@ -91,11 +91,11 @@ def mark_fitted(gold: Golds, pool: Pool | None, **measured: Gold | None) -> Gold
 
 def _fitted(gold: Gold, fitted_to: frozenset[str]) -> Tensor:
     """Which rows are among ``fitted_to``, ``(n,)``: by id where both sides have ids."""
-    found = torch.zeros(len(gold), dtype=torch.bool)
-    for keys in _keys(gold):
+    any_row = _ANY in fitted_to
+    for keys in [] if any_row else _keys(gold):
         if any(key[0] == keys[0][0] for key in fitted_to):
             return torch.tensor([key in fitted_to for key in keys])
-    return found if _ANY not in fitted_to else ~found
+    return torch.full((len(gold),), any_row)
 
 
 def _keys(gold: Gold) -> list[list[str]]:
