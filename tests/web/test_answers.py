@@ -301,6 +301,23 @@ def test_a_book_goes_on_as_it_was_begun(book: AnswerBook) -> None:
         book.answer("r99", "pos", annotator="ann")
 
 
+@pytest.mark.parametrize("table", ["rows", "answers", "settings", "pins"])
+def test_cells_that_a_damaged_disk_gives_are_one_line(tmp_path: Path, table: str) -> None:
+    """SQLite has no checksums: any cell may come back as something else."""
+    path = tmp_path / "rows.book"
+    with AnswerBook(path, ["neg", "pos"], pin=lambda id: {"text": id}) as book:
+        book.add(["a", "b"])
+        book.answer("a", "pos", annotator="ann")
+    with sqlite3.connect(path) as file:
+        file.execute("DROP TRIGGER answers_stay")
+        column = {"rows": "needed", "answers": "row", "settings": "value", "pins": "pin"}[table]
+        file.execute(f"UPDATE {table} SET {column}=?", (b"\xe9\xff",))
+    file.close()
+    refused = pytest.raises(us.UnderstudyError, match=r"cannot use the book .*; check the path, the disk and the file")
+    with refused, AnswerBook(path, pin=lambda id: {"text": id}) as book:
+        book.add(["a"])
+
+
 def test_other_files_are_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "theirs.db") as file:
         file.execute("CREATE TABLE theirs(x)")

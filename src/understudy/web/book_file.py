@@ -37,6 +37,8 @@ _SCHEMA = (
     "CREATE TRIGGER answers_stay BEFORE UPDATE ON answers BEGIN SELECT RAISE(ABORT, 'answers are only added'); END",
     "CREATE TRIGGER answers_last BEFORE DELETE ON answers BEGIN SELECT RAISE(ABORT, 'answers are only added'); END",
 )
+# Of cells that a damaged file gives: SQLite keeps no checksums.
+_DAMAGED = (sqlite3.Error, TypeError, ValueError, LookupError)
 _LINE = "name, annotator, row, label, undoes, suggested, seconds"
 
 
@@ -107,11 +109,10 @@ class LabellingState:
         self._count(line.row, 1)
 
     def _count(self, row: int, sign: int) -> None:
-        people = self.given.get(row, {})
-        if len(people) >= self.needed[row]:
+        if self.is_finished(row):
             self.finished += sign
         else:
-            for annotator in people:
+            for annotator in self.given.get(row, ()):
                 self._ahead[annotator] += sign
 
     def is_finished(self, row: int) -> bool:
@@ -154,12 +155,10 @@ class BookFile:
         #: Held while looking or writing; notified of every line.
         self.changed = threading.Condition(threading.RLock())
         self._forget()
-        try:
+        with self._refusing(_DAMAGED):
             # Two threads never use it at once: ``changed`` sees to that.
             self._file = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
             self._begin()
-        except sqlite3.Error as error:
-            raise self._broken(error) from error
 
     def _begin(self) -> None:
         ask = self._file.execute
@@ -187,17 +186,14 @@ class BookFile:
 
     @contextmanager
     def looking(self) -> Iterator[LabellingState]:
-        with self.changed:
-            try:
-                self._catch_up()
-                yield self._state
-            except sqlite3.Error as error:
-                raise self._broken(error) from error
+        with self.changed, self._refusing():
+            self._catch_up()
+            yield self._state
 
     @contextmanager
     def writing(self) -> Iterator[LabellingState]:
         """All of it is on the disk when the block ends, or nothing is. Inner blocks are part of the outermost."""
-        with self.changed:
+        with self.changed, self._refusing():
             if self._file.in_transaction:
                 yield self._state
                 return
@@ -207,12 +203,10 @@ class BookFile:
                 self._catch_up()
                 yield self._state
                 self._file.execute("COMMIT")
-            except BaseException as error:
+            except BaseException:
                 self._file.rollback()
                 if self._file.total_changes != before:
                     self._forget()
-                if isinstance(error, sqlite3.Error):
-                    raise self._broken(error) from error
                 raise
 
     def _forget(self) -> None:
@@ -225,16 +219,18 @@ class BookFile:
             return
         state, ask = self._state, self._file.execute
         rows = ask("SELECT id, needed, chosen FROM rows WHERE number>=? ORDER BY number", (len(state.ids),))
-        for id, needed, chosen in rows:
-            state.add_row(id, needed, bool(chosen))
-        new = ask(f"SELECT number, {_LINE} FROM answers WHERE number>? ORDER BY number", (self._seen,))
-        for number, *line in new:
-            state.apply(AnswerLine(*line))
-            self._seen = number
+        with self._refusing(_DAMAGED):
+            for id, needed, chosen in rows:
+                state.add_row(id, int(needed), bool(chosen))
+            new = ask(f"SELECT number, {_LINE} FROM answers WHERE number>? ORDER BY number", (self._seen,))
+            for number, *line in new:
+                state.apply(AnswerLine(*line))
+                self._seen = number
         self._version = version
 
     def settings(self) -> dict[str, Any]:
-        return {name: json.loads(value) for name, value in self._file.execute("SELECT name, value FROM settings")}
+        with self._refusing(_DAMAGED):
+            return {name: json.loads(value) for name, value in self._file.execute("SELECT name, value FROM settings")}
 
     def set_settings(self, settings: dict[str, Any]) -> None:
         pairs = [(name, json.dumps(value)) for name, value in settings.items()]
@@ -248,7 +244,8 @@ class BookFile:
 
     def pins(self) -> dict[str, dict[str, str]]:
         """By id and column, a digest of what was shown when the row was added."""
-        return {id: json.loads(pin) for id, pin in self._file.execute("SELECT id, pin FROM pins")}
+        with self._refusing(_DAMAGED):
+            return {id: json.loads(pin) for id, pin in self._file.execute("SELECT id, pin FROM pins")}
 
     def add_pins(self, pins: Mapping[str, Mapping[str, str]]) -> None:
         new = [(id, json.dumps(pin)) for id, pin in pins.items()]
@@ -288,6 +285,11 @@ class BookFile:
         found = self._file.execute("SELECT 1 FROM suggested WHERE row=? AND annotator=?", (row, annotator)).fetchone()
         return found is not None
 
-    def _broken(self, error: sqlite3.Error) -> UnderstudyError:
-        cure = "end the other process" if "locked" in str(error) else "check the path, the disk and the file"
-        return UnderstudyError(f"cannot use the book {self.path}: {first_line(error)}; {cure}")
+    @contextmanager
+    def _refusing(self, kinds: tuple[type[Exception], ...] = (sqlite3.Error,)) -> Iterator[None]:
+        """One line in the place of what SQLite raises."""
+        try:
+            yield
+        except kinds as error:
+            cure = "end the other process" if "locked" in str(error) else "check the path, the disk and the file"
+            raise UnderstudyError(f"cannot use the book {self.path}: {first_line(error)}; {cure}") from error
