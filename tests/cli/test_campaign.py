@@ -2,16 +2,19 @@
 
 import csv
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from typer.testing import CliRunner
 
 from understudy import cli
+from understudy.active import campaign as campaign_rounds
 
 from . import kill_campaign
-from .kill_campaign import NAMES, truth, write_files
+from .kill_campaign import NAMES, Paid, truth, write_files
 
 pytestmark = pytest.mark.pictures
 
@@ -70,6 +73,18 @@ def test_it_stops_for_a_person_and_goes_on(files: Path) -> None:
     assert "round 0: 20 labels" in found.output and "round 1 waits for 10 of 10" in found.output
     # The rest may come in a file of its own.
     assert "the budget is spent" in campaign(files, *given, "--answers", str(files / "truth.csv"), budget=30).output
+
+
+@pytest.mark.parametrize("lost", [Path.unlink, lambda book: book.write_bytes(b"")])
+def test_a_lost_book_of_answers_is_not_begun_anew(files: Path, lost: Callable[[Path], object]) -> None:
+    given = ["--label", "page", "--classes", ",".join(NAMES), "--test", str(files / "test.csv")]
+    with patch.object(campaign_rounds, "LabelPage", Paid):
+        assert campaign(files, *given, budget=20).exit_code == 0
+        lost(book := files / "camp" / "answers.book")
+        for _ in range(2):  # nothing of the first takes its place
+            found = campaign(files, *given, budget=30)
+            assert found.exit_code == 2 and "lost it; restore it" in found.stderr and found.stderr.count("\n") == 1
+    assert not (book.exists() and book.stat().st_size)
 
 
 def test_without_test_rows_the_random_start_judges(files: Path) -> None:

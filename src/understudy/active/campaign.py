@@ -22,7 +22,7 @@ import numpy as np
 
 from understudy.active.loop import Loop
 from understudy.active.loop_options import CampaignOptions, LoopOptions
-from understudy.active.loop_state import DEFERRED, round_gains
+from understudy.active.loop_state import DEFERRED, STATE, round_gains
 from understudy.active.oracles import AnswerFiles, LabelPage, Oracle
 from understudy.auditing.deferral import AnsweredRows
 from understudy.comparison.candidates import build_method
@@ -118,8 +118,7 @@ def _with_classes(options: CampaignOptions, data: DataOptions) -> DataOptions:
     found = named_answers(labelled) if labelled and data.classes is None and not options.gold else set()
     if not found:
         return data
-    numbers = all(map(is_number, found))
-    return replace(data, classes=max(map(int, found), default=1) + 1 if numbers else sorted(found))
+    return replace(data, classes=max(map(int, found)) + 1 if all(map(is_number, found)) else sorted(found))
 
 
 @contextmanager
@@ -135,8 +134,11 @@ def _page(
     names = examples.class_names or tuple(map(str, range(classes)))
     shown: dict[str, Any] = {"text": data.text or examples.text, "image": data.image, "fields": data.use}
     cards = Cards.of(options.pool, None, columns=data.mapping, **shown)
+    path = options.out / BOOK
+    if (options.out / STATE).exists() and not (path.is_file() and path.stat().st_size):
+        raise UnderstudyError(f"{options.out} was begun without {BOOK}, or lost it; restore it, or use a new folder")
     options.out.mkdir(parents=True, exist_ok=True)
-    book = AnswerBook(options.out / BOOK, names, pin=cards.pin)
+    book = AnswerBook(path, names, pin=cards.pin)
     with book, LabelServer(book, cards, port=None, title=options.pool.name) as server:
         yield book, server
 
@@ -180,8 +182,7 @@ def _write(options: CampaignOptions, records: list[dict[str, Any]], warnings: Se
 def read_served(log: Path, out: Path) -> tuple[Path, float]:
     """The file of the deferred rows, and which share of all rows they are; made once."""
     if not (out / COUNTS).exists():
-        files = sorted(log.glob("requests-*.jsonl"))
-        entries = [entry for file in files for entry in Log(file).entries()]
+        entries = [entry for file in sorted(log.glob("requests-*.jsonl")) for entry in Log(file).entries()]
         rows = {pin_of(row): row for entry in entries if entry["served_deferred"] and (row := _content(entry))}
         if not rows:
             raise UnderstudyError(f"{log} holds no deferred rows; serve with --log-content and a rule of defer")
