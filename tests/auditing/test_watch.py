@@ -116,6 +116,19 @@ def test_a_folder_continues_after_a_kill_at_any_moment(tmp_path: Path, monkeypat
         WatchFolder(tmp_path)
 
 
+def test_looks_without_their_manifest_are_kept(tmp_path: Path) -> None:
+    given = list(answers(np.random.default_rng(0), 50, 0.3).items())
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(ZeroDivisionError):
+        patched.setattr(WATCH.__class__, "write", lambda *args, **more: 1 / 0)
+        WatchFolder(tmp_path, TRUTH, reference=given)
+    WatchFolder(tmp_path, TRUTH, reference=given).add(given, name="week 1", source="week 1")
+    looks = (tmp_path / LOOKS).read_bytes()
+    (tmp_path / WATCH.manifest).unlink()
+    with pytest.raises(us.UnderstudyError, match=r"holds looks\.jsonl but no watch\.json; restore it"):
+        WatchFolder(tmp_path, TRUTH, reference=given)
+    assert (tmp_path / LOOKS).read_bytes() == looks and looks.count(b"\n") == 2
+
+
 def test_what_does_not_continue_a_watch_is_refused(tmp_path: Path) -> None:
     with pytest.raises(us.UnderstudyError, match="holds no watch yet; begin it with its anchors"):
         WatchFolder(tmp_path)

@@ -71,6 +71,8 @@ class WatchFolder:
         if begun:
             self._restore()
         else:
+            if any(entry.get("source") != "reference" for entry in self._log.entries()):
+                raise UnderstudyError(f"{folder} holds {LOOKS} but no {WATCH.manifest}; restore it or use a new folder")
             self._log.path.unlink(missing_ok=True)  # of a beginning that was killed
             if reference:
                 self.add(reference, name="reference", source="reference")
@@ -151,8 +153,7 @@ def read_anchors(path: Path, columns: Mapping[str, str] | None = None) -> tuple[
     table = read_table(path, columns=columns)
     if "label" not in table.names:
         raise UnderstudyError(f"{path} has no column 'label'; anchors need their true class")
-    twice = [id for id, count in Counter(_ids(table)).items() if count > 1]
-    if twice:
+    if twice := [id for id, count in Counter(_ids(table)).items() if count > 1]:
         raise UnderstudyError(f"{path} holds the id {twice[0]!r} more than once; an anchor has one true class")
     truth = {id: label.strip() for id, label in zip(_ids(table), table.texts("label"), strict=True) if label.strip()}
     if not any(name.startswith("teacher_") for name in table.names):
