@@ -29,6 +29,7 @@ from understudy.data.examples import Gold, Pool
 from understudy.data.fitted_rows import fitted_keys
 from understudy.labels.base import Labels
 from understudy.labels.forms import Soft
+from understudy.maths.folds import out_of_fold
 from understudy.maths.metric_scores import ACCURACY, mean_and_error, of_class, row_losses
 from understudy.maths.opinion_pool import OpinionPool, Prior, fit_opinion_pool
 from understudy.maths.proportions import disagreement
@@ -103,12 +104,11 @@ class ReconciledPool(Pool):
     def facts(self) -> dict[str, float]:
         """Numbers for a run's facts; no accuracy where gold has too few rows for it."""
         accuracy, rows = self.accuracy_on_gold
-        numbers = [(number, source) for source in self.sources for number in NUMBERS]
         return {
             "reconciled.log_loss": self.opinion.log_loss,
             **({"reconciled.accuracy": accuracy} if rows >= ENOUGH_ROWS else {}),
             "reconciled.gold_rows": float(rows), "reconciled.disagreement": self.disagreement,
-            **{f"reconciled.{number} of {one.name}": float(getattr(one, number)) for number, one in numbers},
+            **{f"reconciled.{key} of {one.name}": float(getattr(one, key)) for one in self.sources for key in NUMBERS},
         }  # fmt: skip
 
 
@@ -278,13 +278,13 @@ def teacher_scores(gold: Gold, pool: Pool, fold: Tensor, classes: int, *, as_vot
 
 def _votes(votes: Tensor, y: Tensor, rows: Tensor, fold: Tensor, teacher: Labels, classes: int) -> Scores:
     """log P(votes | truth), as sharp as gold shows that they are: labellers copy each other."""
-    counted = torch.empty(len(y), classes, dtype=torch.float64)
-    for number in fold[rows].unique().tolist():
-        mine = fold[rows] == number
-        others = fit_votes(votes[~mine], y[~mine], classes)
-        counted[mine] = others.sharpness * others.log_likelihood(votes[mine])
-    every = fit_votes(votes, y, classes)
-    on_pool = every.sharpness * every.log_likelihood(teacher.answers())
+
+    def likelihood(known: Tensor, given: Tensor) -> Tensor:
+        sources = fit_votes(votes[known], y[known], classes)
+        return sources.sharpness * sources.log_likelihood(given)
+
+    counted = out_of_fold(fold[rows], lambda others, mine: likelihood(others, votes[mine]))
+    on_pool = likelihood(torch.arange(len(y)), teacher.answers())
     on_pool[~teacher.labelled()] = 0.0
     return _spread(counted, rows, len(fold)), on_pool
 
