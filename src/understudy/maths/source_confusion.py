@@ -119,7 +119,7 @@ def cross_posterior(votes: Tensor, y: Tensor, classes: int) -> Tensor:
     def posterior(others: Tensor, mine: Tensor) -> Tensor:
         return fit_votes(votes[others], y[others], classes).posterior_of(votes[mine])
 
-    return out_of_fold(deal_folds(y), posterior)
+    return out_of_fold(random_folds(len(y)), posterior)
 
 
 def without_each(votes: Tensor, y: Tensor, classes: int) -> tuple[Tensor, Tensor, Tensor]:
