@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -15,6 +17,7 @@ from understudy.parallel.executors import InProcess
 from understudy.reconciling import cross_fitting
 from understudy.reconciling.base_models import Fold, TrainedModel
 from understudy.reconciling.cross_fitting import CrossFit
+from understudy.reconciling.relabel import default_base_models
 from understudy.training.options import TrainingOptions
 
 HERE = InProcess()
@@ -88,6 +91,38 @@ def test_chosen_rows_train_and_are_never_asked_about() -> None:
 def test_rows_that_estimate_only_are_asked_about() -> None:
     gold, pool, _ = world(estimate_only=torch.arange(60) < 30)
     assert not crossfit(gold, pool, {"told": Told(number)}).run(HERE).gold["told"].isnan().any()
+
+
+KINDS = ("plain", "twice in gold", "in the pool", "estimate only", "chosen")
+
+
+@pytest.mark.parametrize(
+    ("form", "kind"),
+    [*((form, "plain") for form in ("hard", "topk", "votes")), *product(("soft", "votes by gold"), KINDS)],
+)
+def test_the_truth_of_a_row_changes_nothing_that_is_predicted_of_its_fold(form: str, kind: str) -> None:
+    """Bit for bit, by every base model: also of a row that stands twice in gold, or in the pool under another id."""
+    marked = {"estimate only": "estimate_only", "chosen": "chosen"}.get(kind)
+    gold, pool, _ = world(form.partition(" ")[0], **{} if marked is None else {marked: torch.arange(60) % 3 == 0})
+    if kind == "twice in gold":
+        gold.x[1::2] = gold.x[::2].clone()
+    elif kind == "in the pool":
+        pool.x[:60] = gold.x
+    for part in (gold, pool) if form == "votes by gold" else ():
+        assert part.teacher is not None
+        part.teacher = us.Votes(part.teacher.answers(), CLASSES, by="gold")
+    predicted, row = [], 7
+    for y in (gold.y, torch.where(torch.arange(60) == row, (gold.y + 1) % CLASSES, gold.y)):
+        gold.y = y
+        fitted = crossfit(gold, pool, default_base_models(gold, pool, CLASSES, RECIPE))
+        predicted.append((fitted.gold_fold, fitted.run(HERE)))
+    (fold, one), (same, other) = predicted
+    assert same.equal(fold) and len(one.gold) == len(other.gold) >= 6
+    mine, number = fold == fold[row], int(fold[row])
+    for name, probs in one.gold.items():
+        assert probs[mine].equal(other.gold[name][mine]), name
+        assert np.array_equal(one.by_fold[name][number], other.by_fold[name][number]), name
+    assert not one.gold["gold only"][~mine].equal(other.gold["gold only"][~mine]), "others learn from it"
 
 
 def test_memorised_labels_reach_nobody_who_is_asked_about_them() -> None:
