@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HEAVY = ("matplotlib", "numpy", "pyarrow", "scipy", "sklearn", "torch")
 # What only trainings need, and Arrow's machinery for folders of files.
 IN_VAIN = (
@@ -47,6 +49,15 @@ print([name for name in {HEAVY + IN_VAIN} if name in sys.modules])
 """
 
 
+LOADED_AT_ONCE = """
+import gc, sys
+from understudy.cli import app
+app(sys.argv[1:], standalone_mode=False)
+assert gc.isenabled() and gc.get_freeze_count() > 100_000, "what was loaded is searched for garbage"
+print([name for name in ("matplotlib", "sklearn", "torch") if name in sys.modules])
+"""
+
+
 def test_small_nets_are_trained_without_pytorchs_compiler() -> None:
     """Which takes a second to load."""
     code = """
@@ -76,8 +87,8 @@ def test_a_process_that_runs_already_is_left_as_it_is() -> None:
     assert gc.isenabled() and gc.get_freeze_count() == before
 
 
-def _python(code: str, folder: Path) -> str:
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+def _python(code: str, folder: Path, *words: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code, *words], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
 
@@ -99,3 +110,29 @@ def test_predictions_load_pytorch_and_the_reader_alone(tmp_path: Path) -> None:
     app(["train", "--method", "vanilla", "--epochs", "1", *files], standalone_mode=False)
     torch.set_num_threads(before)
     assert _python(PREDICT, tmp_path) == str(["numpy", "pyarrow", "torch"])
+
+
+def test_an_audit_loads_the_drawing_only_for_a_page(tmp_path: Path) -> None:
+    rows = [f"{a},{a % 7},{'ab'[a % 2]},{'ab'[a % 5 > 0]}" for a in range(60)]
+    (tmp_path / "gold.csv").write_text("\n".join(["id,a,label,teacher_label", *rows[:30]]) + "\n")
+    pool = [row.rpartition(",")[0].rpartition(",")[0] + "," + row.rpartition(",")[2] for row in rows[30:]]
+    (tmp_path / "pool.csv").write_text("\n".join(["id,a,teacher_label", *pool]) + "\n")
+    files = ["--gold", "gold.csv", "--pool", "pool.csv"]
+    assert _python(LOADED_AT_ONCE, tmp_path, "estimate", *files) == str(["torch"])
+    assert _python(LOADED_AT_ONCE, tmp_path, "audit", *files) == str(["torch"])
+    assert _python(LOADED_AT_ONCE, tmp_path, "audit", *files, "--out", "audit.json") == str(["torch"])
+    assert _python(LOADED_AT_ONCE, tmp_path, "audit", *files, "--out", "audit.html") == str(["matplotlib", "torch"])
+
+
+def test_commands_on_a_run_load_pytorch_at_once(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    import torch
+
+    from understudy.cli import app
+
+    (tmp_path / "gold.csv").write_text("a,label\n" + "".join(f"{a},{a % 2}\n" for a in range(40)))
+    files, before = ["--gold", str(tmp_path / "gold.csv"), "--out", str(tmp_path / "run")], torch.get_num_threads()
+    app(["train", "--method", "vanilla", "--epochs", "1", "--quiet", *files], standalone_mode=False)
+    torch.set_num_threads(before)
+    assert _python(LOADED_AT_ONCE, tmp_path, "verify", "run") == str(["torch"])
+    assert _python(LOADED_AT_ONCE, tmp_path, "export", "run", "--out", "student.onnx") == str(["torch"])

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.shared import POOL, flag, takes_options
+from understudy.cli.shared import POOL, flag, loading, takes_options
 from understudy.errors import UnderstudyError, shown
 from understudy.io.data_options import FEATURES, DataOptions, pool_file
 from understudy.store.files import check_new_file, write_json
@@ -46,8 +46,12 @@ def audit_command(
             check_new_file(scores, "scores are", (".csv",))
     if not 0 < target < 100:
         raise UnderstudyError(f"--target {target:g} is not between 0 and 100 points")
-    from understudy.auditing.audit import audit
-    from understudy.report.audit_text import print_audit
+    with loading():
+        from understudy.auditing.audit import audit
+        from understudy.report.audit_text import print_audit
+
+        if out is not None and out.suffix == ".html":
+            from understudy.report.audit_page import write_audit_report, write_scores
 
     examples = replace(data, encoder=encoder).read([str(gold)], pool=pool)
     if examples.gold is None:
@@ -65,10 +69,7 @@ def audit_command(
     if out.suffix == ".json":
         write_json(out, result.to_dict())
     else:
-        from understudy.report.audit_page import write_audit_report, write_scores
-
-        files = {"Gold file": gold, "Pool file": None if examples.pool is None else pool_file([gold], pool)}
-        settings = {name: path for name, path in files.items() if path is not None}
+        settings = {"Gold file": gold} | ({} if examples.pool is None else {"Pool file": pool_file([gold], pool)})
         write_audit_report(out, result, settings=settings, pool=examples.pool, file=settings.get("Pool file"))
         if result.suspects is not None and examples.pool is not None:
             write_scores(scores, result, examples.pool, examples.line)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from understudy.cli.shared import GOLD, POOL, flag, takes_options
+from understudy.cli.shared import GOLD, POOL, flag, loading, takes_options
 from understudy.errors import UnderstudyError, shown, warn
 from understudy.io.data_options import DataOptions, is_batch, pool_file, read_list
 from understudy.store.console import collected_warnings
@@ -55,10 +55,11 @@ def estimate_command(
         raise UnderstudyError("--labels and --run both name labels to measure; leave one of them out")
     if width is not None and not 0 < width < 100:
         raise UnderstudyError(f"--width {width:g} is not between 0 and 100 points")
-    from understudy.auditing.pool_estimates import as_records, estimate
-    from understudy.io.gold_pool import is_one_file
-    from understudy.io.read import column_by_id
-    from understudy.report.estimates_text import print_estimates
+    with loading():
+        from understudy.auditing.pool_estimates import as_records, estimate
+        from understudy.io.gold_pool import is_one_file
+        from understudy.io.read import column_by_id
+        from understudy.report.estimates_text import print_estimates
 
     with collected_warnings():
         # The features are used by reconciled labels alone.

@@ -30,9 +30,9 @@ def export_command(
 
     Example: `understudy export runs/first --out model`
     """
-    import torch
-
     with loading():
+        import torch
+
         from understudy.inference.export import export
         from understudy.inference.export_formats import ROWS
         from understudy.parallel.run_on_file import RunOnFile

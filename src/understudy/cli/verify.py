@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.shared import argument
+from understudy.cli.shared import argument, loading
 from understudy.errors import UnderstudyError, shown
 from understudy.store.checked_folder import FolderKind
 from understudy.store.files import work_folder
@@ -22,12 +22,12 @@ def verify_command(
     Example: `understudy verify runs/first`
     """
     folder = work_folder(folder)
-    kind = kind_of(folder)
+    with loading():
+        kind = kind_of(folder)
     findings = kind.verify(folder)
     for path, problem in findings:
         typer.echo(shown(f"unchanged  {path}" if problem is None else f"CHANGED  {path} {problem}"))
-    changed = sum(problem is not None for _, problem in findings)
-    if changed:
+    if changed := sum(problem is not None for _, problem in findings):
         raise UnderstudyError(f"{changed} of {len(findings)} files of the {kind.name} {folder} have changed; restore")
     typer.echo(shown(f"the {kind.name} in {folder} is unchanged: {len(findings)} files"))
 
