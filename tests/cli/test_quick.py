@@ -97,6 +97,11 @@ def test_nothing_heavy_is_loaded_before_a_command_runs(tmp_path: Path) -> None:
     assert int(_python(ASK, tmp_path)) >= 9
 
 
+def test_the_help_of_a_command_does_not_load_what_checks_arguments(tmp_path: Path) -> None:
+    code = "import sys; from understudy.cli import app; app(['train', '--help'], standalone_mode=False)"
+    assert _python(f"{code}; print('pydantic' in sys.modules)", tmp_path) == "False"
+
+
 def test_predictions_load_pytorch_and_the_reader_alone(tmp_path: Path) -> None:
     import torch
 
