@@ -158,10 +158,9 @@ def check_labels(labels: Any, where: str, *, missing_allowed: bool = False) -> T
 
 def check_finite(x: Tensor, where: str, first: int = 0) -> None:
     """As float32, which is what students take: 1e300 is infinity to them. ``first``: the number of the first row."""
-    at_once = max(1, min(CHUNK, (CHUNK << 10) // max(1, x.nbytes // max(1, len(x)))))  # rows may be images
-    for start in range(0, len(x), at_once):
-        some = x[start : start + at_once]
-        some = some.float() if x.dtype == torch.float64 else some
+    at_once = max(1, min(CHUNK, (CHUNK << 10) // max(1, x[:1].nbytes)))  # rows may be images
+    for start in range(0, x.shape[0], at_once):
+        some = x[start : start + at_once].float()
         # One pass shows that no entry is infinite or NaN; a sum that overflows shows nothing.
         if not math.isfinite(float(some.sum())) and not bool((finite := some.isfinite()).all()):
             row = start + first_bad(~finite.reshape(len(finite), -1).all(-1))

@@ -67,22 +67,11 @@ def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:
     """What a user passes as ``x``, as rows. Arrays in memory are checked for NaN; files and Datasets are not read."""
     if isinstance(x, Rows) and collate in (None, x.collate):
         return x
-    is_array = isinstance(x, Tensor | np.ndarray | list | tuple | Mapping)
-    if collate is None and not is_array and (found := _frame_values(x, where)) is not None:
-        rows = as_rows(found[0], where)
-        rows.names = found[1]
-        return rows
-    is_frame = hasattr(type(x), "columns")  # a DataFrame is indexed by column, not by row
-    is_dataset = hasattr(x, "__getitem__") and hasattr(x, "__len__") and not isinstance(x, str | Mapping | Rows | type)
     if collate is not None:
-        if not callable(collate) or not is_dataset or is_frame:
+        if not callable(collate) or not _is_dataset(x):
             held = f"collate is a {type(collate).__name__} and x a {type(x).__name__}"
             raise UnderstudyError(f"{where}: collate= makes a batch of a list of a Dataset's items; here {held}")
         return DatasetRows(x, collate)
-    # A sparse matrix exists only where SciPy's module was loaded.
-    loaded: Any = sys.modules.get("scipy.sparse")
-    if loaded is not None and loaded.issparse(x):
-        return _sparse_rows(x, where)
     # What was computed from a map is still called one, and lies in memory.
     if isinstance(x, np.memmap) and x.ndim and x.offset is not None:
         return MappedRows(x, where=where)
@@ -97,10 +86,24 @@ def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:
         return TensorRows(tensor)
     if isinstance(x, Mapping):
         return _mapping_rows(x, where)
-    if is_dataset and not is_frame:
+    if (found := _frame_values(x, where)) is not None:
+        rows = as_rows(found[0], where)
+        rows.names = found[1]
+        return rows
+    # A sparse matrix exists only where SciPy's module was loaded.
+    loaded: Any = sys.modules.get("scipy.sparse")
+    if loaded is not None and loaded.issparse(x):
+        return _sparse_rows(x, where)
+    if _is_dataset(x):
         return DatasetRows(x)
     wanted = "a tensor, an ndarray, a memory map, a mapping of these, a frame of numbers or a map-style Dataset"
     raise UnderstudyError(f"{where} is a {type(x).__name__}; pass {wanted}")
+
+
+def _is_dataset(x: Any) -> bool:
+    """Whether rows are got by number; a DataFrame's columns are got by name."""
+    is_other = isinstance(x, str | Mapping | Rows | type) or hasattr(type(x), "columns")
+    return hasattr(x, "__getitem__") and hasattr(x, "__len__") and not is_other
 
 
 def _texts(x: Any, where: str) -> list[str] | None:

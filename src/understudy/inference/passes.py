@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from understudy.data.checks import CHUNK, check_space, first_bad, to_tensor
+from understudy.data.checks import check_space, first_bad, to_tensor
 from understudy.data.examples import Gold
 from understudy.data.inputs import as_rows, read_by
 from understudy.data.rows import Rows, take_sparse
@@ -90,9 +90,7 @@ def logits_of(module: nn.Module, x: Inputs) -> Tensor:
     except IndexError as error:  # of a dimension that rows do not have, or an id beyond an embedding
         shown = "" if isinstance(x, Mapping) else f" of shape {tuple(x.shape)}"
         raise UnderstudyError(f"{type(module).__name__} cannot take a batch{shown}: {first_line(error)}") from error
-    if isinstance(output, Tensor):
-        return output
-    logits = getattr(output, "logits", None)
+    logits = getattr(output, "logits", output)
     if isinstance(logits, Tensor):
         return logits
     raise UnderstudyError(f"{type(module).__name__} returned {type(output).__name__}; return logits (B, C), or .logits")
@@ -199,22 +197,21 @@ def over_rows(
     index = torch.arange(rows.count) if index is None else index
     as_sparse = sparse and rows.is_sparse and model is not None and takes_sparse(model)
     device = None if model is None else device_of(model)
-    results = [torch.empty(0, 0)] * outputs
-    with nullcontext() if model is None else eval_mode(model), torch.inference_mode(model is not None):
-        for number, places in enumerate(_cut(rows, index, batch_size)):
+    results: list[Tensor] = []
+    with nullcontext() if model is None else eval_mode(model):
+        for places in _cut(rows, index, batch_size):
             part = index[places]
             batch = sparse_batch(take_sparse(rows, part)) if as_sparse else rows.take(part)
-            values = function(batch if device is None else to_device(batch, device), part)
+            # Results are ordinary tensors, which callers may use in autograd.
+            with torch.inference_mode(model is not None):
+                values = function(batch if device is None else to_device(batch, device), part)
             values = (values,) if isinstance(values, Tensor) else values
-            if not number:
-                # Ordinary tensors, which callers may use in autograd.
-                with torch.inference_mode(False):
-                    results = [room_for((len(index), *value.shape[1:]), value.dtype) for value in values]
+            results = results or [room_for((len(index), *value.shape[1:]), value.dtype) for value in values]
             for result, value in zip(results, values, strict=True):
                 if value.shape[:1] != part.shape:
                     raise UnderstudyError(f"the model made {tuple(value.shape)} of {len(part)} rows, not one per row")
                 result[places] = value
-    return results
+    return results or [torch.empty(0, 0)] * outputs
 
 
 def room_for(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -262,17 +259,11 @@ def predict(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE, temperatu
         return (logits if temperature == 1.0 else logits / temperature).softmax(-1)
 
     probs = over_rows(model, x, probabilities, batch_size=batch_size, sparse=True)[0]
-    _refuse_nan(probs)
+    # Files and Datasets are not looked through beforehand: what NaN makes of a row is seen here.
+    if math.isnan(float(probs.sum())):
+        row = first_bad(probs.flatten(1).sum(1).isnan())
+        raise UnderstudyError(f"the answer to row {row} is NaN; mend its features, or train again with a lower lr")
     return probs
-
-
-def _refuse_nan(probs: Tensor) -> None:
-    """Files and Datasets are not looked through beforehand: what NaN makes of a row is seen here."""
-    for start in range(0, len(probs), CHUNK):
-        some = probs[start : start + CHUNK]
-        if math.isnan(float(some.sum())):
-            row = start + first_bad(some.isnan().flatten(1).any(1))
-            raise UnderstudyError(f"the answer to row {row} is NaN; mend its features, or train again with a lower lr")
 
 
 def predict_logits(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE) -> Tensor:
