@@ -153,26 +153,29 @@ class ArrayPart(FeaturePart):
 
 
 class NumberPart(FeaturePart):
-    def __call__(self, columns: Columns) -> Any:
-        part, blocks, marks = self.part, [], []
+    def __init__(self, part: dict[str, Any], model: Model) -> None:
+        super().__init__(part, model)
         medians = part["median"] or part["mean"]
-        for name, mean, deviation, median in zip(self.names, part["mean"], part["deviation"], medians, strict=True):
-            values = np.array([as_number(value, name, row) for row, value in enumerate(columns[name], columns[ROW][0])])
-            empty = np.isnan(values)
-            if empty.any() and part["missing"] == "error":
-                raise ValueError(f"row {columns[ROW][empty.argmax()]}: {name!r} holds no number")
-            values = np.where(empty, median, values)
-            marks += [empty] if name in part["gaps"] else []
-            if part["scale"]:
-                values = (values - mean) / deviation if deviation > 0 else np.zeros(len(values))
-            blocks.append(values)
-        return np.stack(blocks + marks, 1).astype(np.float32)
+        self.median, self.mean, self.deviation = map(np.array, (medians, part["mean"], part["deviation"]))
+        self.gaps = [place for place, name in enumerate(self.names) if name in part["gaps"]]
+
+    def __call__(self, columns: Columns) -> Any:
+        given = ((name, enumerate(columns[name], columns[ROW][0])) for name in self.names)
+        values = np.array([[as_number(value, name, row) for row, value in cells] for name, cells in given]).T
+        empty = np.isnan(values)
+        if self.part["missing"] == "error" and empty.any():
+            place, row = np.argwhere(empty.T)[0]
+            raise ValueError(f"row {columns[ROW][row]}: {self.names[place]!r} holds no number")
+        values = np.where(empty, self.median, values)
+        if self.part["scale"]:
+            values = np.divide(values - self.mean, self.deviation, out=np.zeros_like(values), where=self.deviation > 0)
+        return np.concatenate([values, empty[:, self.gaps]], 1).astype(np.float32)
 
 
 def as_number(value: Any, name: str, row: int) -> float:
     try:
         value = value.replace(",", ".") if isinstance(value, str) and DECIMAL.fullmatch(value) else value
-        return math.nan if value is None or not str(value).strip() else float(value)
+        return math.nan if value is None or (isinstance(value, str) and not value.strip()) else float(value)
     except (TypeError, ValueError):
         raise ValueError(f"row {row}: {name!r} holds {value!r}, not a number") from None
 
