@@ -60,7 +60,7 @@ def write_model(folder: Path) -> Path:
     part = {"kind": "tfidf", "name": "text", "terms": terms, "idf": rng.uniform(1, 8, TERMS).tolist()}
     classes = [f"class {number}" for number in range(CLASSES)]
     (folder / "features.json").write_text(
-        json.dumps({"classes": classes, "parts": [part], "kinds": {}, "thresholds": {}})
+        json.dumps({"classes": classes, "parts": [part], "kinds": {}, "thresholds": {}, "beside": 1.0})
     )
     shapes = {"a": (TERMS, HIDDEN), "b": (HIDDEN, CLASSES)}
     weights = [numpy_helper.from_array(rng.normal(size=size).astype(np.float32), name) for name, size in shapes.items()]
