@@ -114,6 +114,9 @@ def test_a_folder_continues_after_a_kill_at_any_moment(tmp_path: Path, monkeypat
     (tmp_path / LOOKS).write_bytes(b"".join(lines).replace(b'"neg"', b'"pos"', 1))
     with pytest.raises(us.UnderstudyError, match="not the one that was written"):
         WatchFolder(tmp_path)
+    (tmp_path / LOOKS).write_bytes(b"".join([*lines[:-1], lines[-1].replace(b'"look"', b'"lock"')]))
+    with pytest.raises(us.UnderstudyError, match="lacks its last lines"):
+        WatchFolder(tmp_path)
 
 
 def test_looks_without_their_manifest_are_kept(tmp_path: Path) -> None:

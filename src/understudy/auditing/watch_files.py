@@ -79,7 +79,7 @@ class WatchFolder:
             WATCH.write(self.folder, self._settings)
 
     def _restore(self) -> None:
-        for entry in self._log.entries(self._settings["last"]):
+        for entry in list(self._log.entries(self._settings["last"])):  # the last line is known to be whole at the end
             self._counted.update(entry.get("rows", ()))
             if "late" in entry:
                 self._late += [(id, label) for id, label in entry["late"]]
