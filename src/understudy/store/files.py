@@ -198,8 +198,8 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UnderstudyError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UnderstudyError(f"{path} is not valid JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UnderstudyError(f"{path} is not valid JSON ({error}); restore it, or write it again") from error
 
 
 def refuse_constant(name: str) -> None:
