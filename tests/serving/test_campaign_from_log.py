@@ -81,6 +81,11 @@ def test_labels_of_deferred_rows_leave_fewer_to_the_teacher(tmp_path: Path) -> N
     with (tmp_path / "camp" / "batch-001.csv").open(newline="") as file:
         texts = [row["text"] for row in csv.DictReader(file)]
     assert len({*texts}) == 20 and not {text.split()[0] for text in texts} & {"bad", "fine", "good"}
+    pool = (tmp_path / "camp" / "log.parquet").read_bytes()
+    (tmp_path / "camp" / "log.json").unlink()
+    found = campaign(tmp_path, *given)
+    assert found.exit_code == 2 and "was begun without log.json or lost it; restore it" in found.stderr
+    assert (tmp_path / "camp" / "log.parquet").read_bytes() == pool
     page = (tmp_path / "camp" / "report.html").read_text()
     assert ">deferred<" in page and f"<td>{shares[2]}%</td>" in page and "after the first round it took" in page
 

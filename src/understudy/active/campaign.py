@@ -121,6 +121,13 @@ def _with_classes(options: CampaignOptions, data: DataOptions) -> DataOptions:
     return replace(data, classes=max(map(int, found)) + 1 if all(map(is_number, found)) else sorted(found))
 
 
+def _kept(path: Path) -> Path:
+    """The path of a file that is there as soon as a campaign has begun."""
+    if (path.parent / STATE).exists() and not (path.is_file() and path.stat().st_size):
+        raise UnderstudyError(f"{path.parent} was begun without {path.name} or lost it; restore it or use a new folder")
+    return path
+
+
 @contextmanager
 def _page(
     options: CampaignOptions, data: DataOptions, examples: Examples, classes: int
@@ -134,9 +141,7 @@ def _page(
     names = examples.class_names or tuple(map(str, range(classes)))
     shown: dict[str, Any] = {"text": data.text or examples.text, "image": data.image, "fields": data.use}
     cards = Cards.of(options.pool, None, columns=data.mapping, **shown)
-    path = options.out / BOOK
-    if (options.out / STATE).exists() and not (path.is_file() and path.stat().st_size):
-        raise UnderstudyError(f"{options.out} was begun without {BOOK}, or lost it; restore it, or use a new folder")
+    path = _kept(options.out / BOOK)
     options.out.mkdir(parents=True, exist_ok=True)
     book = AnswerBook(path, names, pin=cards.pin)
     with book, LabelServer(book, cards, port=None, title=options.pool.name) as server:
@@ -181,7 +186,7 @@ def _write(options: CampaignOptions, records: list[dict[str, Any]], warnings: Se
 
 def read_served(log: Path, out: Path) -> tuple[Path, float]:
     """The file of the deferred rows, and which share of all rows they are; made once."""
-    if not (out / COUNTS).exists():
+    if not _kept(out / COUNTS).exists():
         entries = [entry for file in sorted(log.glob("requests-*.jsonl")) for entry in Log(file).entries()]
         rows = {pin_of(row): row for entry in entries if entry["served_deferred"] and (row := _content(entry))}
         if not rows:

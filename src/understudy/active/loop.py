@@ -309,9 +309,8 @@ class Loop:
         return None
 
     def _request(self, open_rows: list[int]) -> LabelRequest:
-        state = self.state
+        state, notes = self.state, self.state.notes
         places = [state.batch.index(row) for row in open_rows]
-        notes = state.notes
         scores, why = ([notes[name][place] for place in places] if name in notes else [] for name in ("scores", "why"))
         rows = torch.tensor(open_rows, dtype=torch.long)
         ids = None if self.pool.ids is None else self.pool.ids[rows.numpy()]

@@ -89,9 +89,8 @@ class LoopState:
 
     def answered(self) -> tuple[Tensor, Tensor, Tensor]:
         """Rows with a label, their labels, and whether they were chosen (not drawn at random as the start)."""
-        labels = torch.tensor(self.labels, dtype=torch.long)
+        rows, labels, rounds = (torch.tensor(x, dtype=torch.long) for x in (self.rows, self.labels, self.rounds))
         known = labels >= 0
-        rows, rounds = (torch.tensor(values, dtype=torch.long) for values in (self.rows, self.rounds))
         return rows[known], labels[known], rounds[known] > 0
 
     def write_labelled(self, path: Path, ids: np.ndarray[Any, Any] | None, names: Sequence[str] | None = None) -> None:
