@@ -96,3 +96,7 @@ def test_a_log_without_content_or_no_gold_is_refused(tmp_path: Path) -> None:
     assert "--log-content" in campaign(tmp_path, "--gold", gold).output
     found = campaign(tmp_path)
     assert found.exit_code == 2 and "needs --gold" in found.output
+    log = next((tmp_path / "served").glob("requests-*.jsonl"))
+    log.write_text(log.read_text().replace('"served_deferred"', '"served_defered"'))
+    found = campaign(tmp_path, "--gold", gold)
+    assert found.exit_code == 2 and "lines that understudy serve did not write" in found.stderr

@@ -94,9 +94,8 @@ def run_campaign(
             _write(options, loop.state.records, warnings)  # a kill may have come before the last page
             result = loop.run()
             while page is not None and result.stopped == "waiting":
-                book, server = page
-                echo(f"{result.message.partition(';')[0]}: open {server.url}")
-                while not book.wait(60):
+                echo(f"{result.message.partition(';')[0]}: open {page[1].url}")
+                while not page[0].wait(60):
                     pass
                 result = loop.run()
     _write(options, result.records, warnings, result.message)
@@ -108,8 +107,7 @@ def run_campaign(
 def _deferred(run: Run, test: Gold, records: Sequence[Mapping[str, Any]], served: float) -> dict[str, Any]:
     """For a record: the share of rows to defer for the accuracy that the first round has with the log's share."""
     wanted = {"accuracy": records[0][DEFERRED]["accuracy"]} if records and DEFERRED in records[0] else {"share": served}
-    found = deferred_at_equal_accuracy(run, test, wanted)
-    return {} if found is None else {DEFERRED: found}
+    return {DEFERRED: found} if (found := deferred_at_equal_accuracy(run, test, wanted)) else {}
 
 
 def _with_classes(options: CampaignOptions, data: DataOptions) -> DataOptions:
@@ -188,6 +186,8 @@ def read_served(log: Path, out: Path) -> tuple[Path, float]:
     """The file of the deferred rows, and which share of all rows they are; made once."""
     if not _kept(out / COUNTS).exists():
         entries = [entry for file in sorted(log.glob("requests-*.jsonl")) for entry in Log(file).entries()]
+        if any("served_deferred" not in entry for entry in entries):
+            raise UnderstudyError(f"{log} holds lines that understudy serve did not write; restore it")
         rows = {pin_of(row): row for entry in entries if entry["served_deferred"] and (row := _content(entry))}
         if not rows:
             raise UnderstudyError(f"{log} holds no deferred rows; serve with --log-content and a rule of defer")
