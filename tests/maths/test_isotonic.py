@@ -22,6 +22,17 @@ def test_fit_and_lookup_worked_by_hand() -> None:
     assert curve(points).tolist() == pytest.approx([0.25, 0.25, 0.5, 0.5, 0.5, 0.5, 1, 1, 1])
 
 
+@pytest.mark.parametrize("steps", [1, 2, 40, 300])
+def test_a_lookup_is_the_value_of_the_first_knot_that_is_not_less(steps: int) -> None:
+    """Few knots are compared with, many searched; there are more queries than are looked up at a time."""
+    rng = np.random.default_rng(steps)
+    curve = StepCurve(torch.from_numpy(np.sort(rng.random(steps))), torch.linspace(0, 1, steps).double())
+    queries = torch.cat([torch.from_numpy(rng.random(20_000)), curve.knots])
+    reached = curve.knots >= queries[:, None]
+    expected = torch.where(reached.any(1), curve.values[reached.byte().argmax(1)], curve.values[-1])
+    assert curve(queries).equal(expected)
+
+
 def test_no_interpolation() -> None:
     curve = _fit([0.0, 1.0], [0.0, 1.0])
     assert curve(torch.tensor([0.5])).item() == 1.0

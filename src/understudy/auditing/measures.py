@@ -372,6 +372,6 @@ def _top_probabilities(data: AuditData) -> Tensor | None:
     """The probability of the predicted class, where the labels have one."""
     labels = data.gold.labels
     if isinstance(labels, Ranking):
-        return labels.leading(0, len(labels), 1).probs[:, 0]
+        return labels.leading(0, len(labels), 1).probs[:, 0].double()
     given = labels.confidence("margin")
     return given if labels.has_confidence and float(given.min()) >= 0 and float(given.max()) <= 1 else None

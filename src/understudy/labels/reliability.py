@@ -21,9 +21,10 @@ of 1,000 trainings at most.
     shift.distance, shift.p_value, shift.alarming
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -36,7 +37,7 @@ from understudy.data.checks import check_labels, check_length, first_bad
 from understudy.errors import UnderstudyError, warn
 from understudy.labels.forms import Labels, Ranking, as_labels
 from understudy.maths import accuracy_curves
-from understudy.maths.accuracy_curves import COVARIATES, Bands, NeighbourCurve, StepCurve, fit_steps
+from understudy.maths.accuracy_curves import COVARIATES, Bands, Floats, NeighbourCurve, StepCurve, fit_steps
 from understudy.store.console import Shown
 from understudy.store.option_fields import check_interval, checked
 
@@ -44,10 +45,10 @@ ESTIMATORS = ("isotonic", "knn")
 SIGNIFICANT, LARGE = 1e-3, 0.1
 # The chi-square approximation's usual condition.
 _EXPECTED = 5.0
-# Scores looked at together while predicting: 16 MB as float64.
-_BUDGET = 1 << 21
+# Scores and rows looked at together while predicting: 64 MB as float64, 256 KB for each number of a row.
+_BUDGET, _ROWS = 1 << 23, 1 << 15
 # Most rows reach the threshold within a few classes; only the others are ranked so deep, then four times as deep.
-_SECOND_DEPTH = 128
+_SECOND_DEPTH = 192
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +61,11 @@ class Reliability(Shown):
     #: What alpha depends on: "margin" or "entropy" of labels that rank, the "confidence" given, the "class" named.
     covariate: str
     estimator: str
-    #: ``curves[k − 1]`` is top-k accuracy against the top-k covariate; only the first where labels do not rank.
+    #: ``curves[k − 1]`` is top-k accuracy against the top-k covariate, up to the first k that is enough for every row;
+    #: only the first where labels do not rank.
     curves: list[StepCurve]
+    #: The others, fitted when they are called for: from a k on.
+    deeper_curves: Callable[[int], Iterator[StepCurve]] | None
     #: alpha against ``covariate_of``: the first curve, or a mean over neighbours; None where it goes by the class.
     alpha_curve: Callable[[Tensor], Tensor] | None
     #: alpha by the class the teacher named, where it goes by that.
@@ -98,10 +102,20 @@ class Reliability(Shown):
             raise UnderstudyError(f"row {first_bad(~labelled)} has no teacher label (−1); drop it")
         right = (named == y).double()
         curves: list[StepCurve] = []
+        deeper_curves: Callable[[int], Iterator[StepCurve]] | None = None
         per_class, top_k_accuracy = None, right.mean().reshape(1)
         if isinstance(teacher, Ranking):
-            curves, on_gold, top_k_accuracy = _top_k_curves(teacher, y, covariate, lower_bound)
-            classes = teacher.classes
+            if int(y.max()) >= teacher.classes:
+                raise UnderstudyError(f"labels hold class {y.max()}, but the teacher knows {teacher.classes} classes")
+            places = teacher.positions(y).numpy()
+            on_gold, classes = _covariate(teacher, covariate, 1), teacher.classes
+            deeper_curves = partial(_top_k_curves, teacher, covariate, places, lower_bound)
+            for curve in deeper_curves(1):
+                curves.append(curve)
+                if curve.cutoff(threshold) == -math.inf:
+                    break
+            accuracies = np.bincount(places, minlength=teacher.listed).cumsum() / len(y)
+            top_k_accuracy = torch.from_numpy(accuracies[: min(teacher.listed, classes - 1)])
         else:
             on_gold, estimator = teacher.confidence("margin"), "isotonic"
             covariate = "confidence" if teacher.has_confidence else "class"
@@ -112,19 +126,11 @@ class Reliability(Shown):
             per_class = accuracy_curves.class_accuracies(*_class_counts(named, right, classes), lower_bound)
         by_neighbours = NeighbourCurve(on_gold.numpy(), right.numpy(), lower_bound) if estimator == "knn" else None
         return Reliability(
-            classes=classes,
-            lower_bound=lower_bound,
-            threshold=threshold,
-            covariate=covariate,
-            estimator=estimator,
-            curves=curves,
-            alpha_curve=by_neighbours or (curves[0] if curves else None),
-            per_class=per_class,
-            top_k_accuracy_on_gold=top_k_accuracy,
-            gold_covariate=on_gold,
-            gold_named=named,
+            classes=classes, lower_bound=lower_bound, threshold=threshold, covariate=covariate, estimator=estimator,
+            curves=curves, deeper_curves=deeper_curves, alpha_curve=by_neighbours or (curves[0] if curves else None),
+            per_class=per_class, top_k_accuracy_on_gold=top_k_accuracy, gold_covariate=on_gold, gold_named=named,
             gold_right=right,
-        )
+        )  # fmt: skip
 
     @property
     def alpha_steps(self) -> StepCurve | None:
@@ -137,7 +143,7 @@ class Reliability(Shown):
     def covariate_of(self, probs: Any) -> Tensor:
         """What alpha is read off by, ``(N,)`` float64: the top-1 margin or certainty, or the confidence given."""
         teacher = self._checked(probs)
-        return self._by_chunk(teacher, 1, next) if isinstance(teacher, Ranking) else teacher.confidence("margin")
+        return _covariate(teacher, self.covariate, 1) if isinstance(teacher, Ranking) else teacher.confidence("margin")
 
     def alpha(self, probs: Any) -> Tensor:
         """Probability that the teacher's best class is correct, ``(N,)`` in [lower_bound, 1]; NaN without a label."""
@@ -155,11 +161,11 @@ class Reliability(Shown):
             values = self.alpha_curve(self.covariate_of(teacher).nan_to_num())
         elif not isinstance(teacher, Ranking) and k < self.classes:
             raise UnderstudyError(f"hard labels do not rank the classes, so there is no top-{k} accuracy")
-        elif not isinstance(teacher, Ranking) or k > len(self.curves):
+        elif not isinstance(teacher, Ranking) or k > len(self.top_k_accuracy_on_gold):
             values = torch.ones(len(teacher), dtype=torch.float64)
         else:
-            curve = self.curves[k - 1]
-            values = self._by_chunk(teacher, k, lambda turns: curve(next(islice(turns, k - 1, None))))
+            curve = next(self.deeper_curves(k)) if self.deeper_curves and k > len(self.curves) else self.curves[k - 1]
+            values = curve(_covariate(teacher, self.covariate, k))
         return _blank(values, teacher.labelled(), float("nan"))
 
     def k(self, probs: Any) -> Tensor:
@@ -171,7 +177,7 @@ class Reliability(Shown):
         known = teacher.labelled()
         if not isinstance(teacher, Ranking):
             return _blank(torch.full((len(known),), self.classes), known, -1)
-        return _blank(self._first_and_k(teacher)[1].long(), known, -1)
+        return _blank(self._first_and_k(teacher)[1], known, -1)
 
     def alpha_and_k(self, probs: Any) -> tuple[Tensor, Tensor]:
         """Both, as ``slam`` wants them; for scores in one pass over the labels."""
@@ -179,7 +185,7 @@ class Reliability(Shown):
         if not isinstance(teacher, Ranking) or curve is None:
             return self.alpha(teacher), self.k(teacher)
         (first, k), labelled = self._first_and_k(teacher), teacher.labelled()
-        return _blank(curve(first), labelled, float("nan")), _blank(k.long(), labelled, -1)
+        return _blank(curve(first), labelled, float("nan")), _blank(k, labelled, -1)
 
     def fixed_k(self, share: float = 0.6) -> int:
         """The smallest k for all rows whose top-k accuracy on gold is at least ``share``, never below 2."""
@@ -214,47 +220,47 @@ class Reliability(Shown):
             raise UnderstudyError(f"{fitted}, these are {teacher.title} over {named}; use labels of the same teacher")
         return teacher
 
-    @cached_property
-    def _cutoffs(self) -> Tensor:
-        # α_k(c) >= t exactly where c exceeds the curve's cutoff: a comparison instead of a lookup.
-        return torch.tensor([curve.cutoff(self.threshold) for curve in self.curves], dtype=torch.float64)
-
-    def _first_and_k(self, teacher: Ranking, depth: int = 0) -> Tensor:
-        """The top-1 covariate of every row and its smallest k, ``(2, N)``."""
-        deepest = min(len(self.curves), teacher.listed, self.classes - 1)
+    def _first_and_k(self, teacher: Ranking, depth: int = 0) -> tuple[Tensor, Tensor]:
+        """The top-1 covariate of every row and its smallest k, ``(N,)`` each."""
+        deepest = min(len(self.curves), teacher.listed)
         # Entropies rank all classes anyway.
         depth = min(depth or teacher.first_depth, deepest) if self.covariate == "margin" else deepest
-        cutoffs = self._cutoffs[:depth].tolist()
+        # α_k(c) >= t exactly where c exceeds the curve's cutoff: a comparison instead of a lookup.
+        cutoffs = [curve.cutoff(self.threshold) for curve in self.curves[:depth]]
         # Lists of a single class do not say which class comes second.
         least = 2 if teacher.listed > 1 else self.classes
-
-        def first_reached(covariates: Iterator[Tensor]) -> Tensor:
-            first = next(covariates)
-            smallest, left = torch.full_like(first, self.classes), torch.ones_like(first, dtype=torch.bool)
-            for k, (covariate, cutoff) in enumerate(zip(chain([first], covariates), cutoffs, strict=False), start=1):
-                reached = (covariate > cutoff).logical_and_(left)
-                smallest.masked_fill_(reached, max(k, least))
-                left.logical_xor_(reached)
-                if k % 8 == 0 and not bool(left.any()):
+        k_after = np.array([*range(1, depth + 1), self.classes]).clip(min=least)
+        first, smallest = np.empty(len(teacher)), np.empty(len(teacher), dtype=np.int64)
+        for rows, covariates in _in_turn(teacher, self.covariate, depth):
+            first[rows] = top_1 = next(covariates)
+            too_small, failed = np.ones(len(top_1), dtype=bool), np.zeros(len(top_1), np.min_scalar_type(depth))
+            for k, (covariate, cutoff) in enumerate(zip(chain([top_1], covariates), cutoffs, strict=False)):
+                too_small &= covariate <= cutoff
+                failed += too_small
+                if k % 8 == 7 and not too_small.any():
                     break
-            return torch.stack([first, smallest])
-
-        found = self._by_chunk(teacher, depth, first_reached)
-        left = (found[1] == self.classes).nonzero().squeeze(1)
+            smallest[rows] = k_after[failed]
+        left = torch.from_numpy(np.flatnonzero(smallest == self.classes))
         if depth < deepest and len(left):
-            found[1, left] = self._first_and_k(teacher.take(left), max(_SECOND_DEPTH, 4 * depth))[1]
-        return found
+            smallest[left] = self._first_and_k(teacher.take(left), max(_SECOND_DEPTH, 4 * depth))[1]
+        return torch.from_numpy(first), torch.from_numpy(smallest)
 
-    def _by_chunk(self, teacher: Ranking, depth: int, read: Callable[[Iterator[Tensor]], Tensor]) -> Tensor:
-        """``read`` the covariates for k = 1 … ``depth`` of all rows, some rows at a time."""
-        if depth > min(teacher.listed, self.classes - 1):
-            raise UnderstudyError(f"these labels list {teacher.listed} classes, too few for a top-{depth} accuracy")
-        # Entropies need all the mass, and must add it up in the same order as on gold.
-        ranked_to = depth if self.covariate == "margin" else self.classes
-        in_turn = COVARIATES[self.covariate]
-        step = max(1, _BUDGET // teacher.listed)
-        starts = range(0, max(len(teacher), 1), step)
-        return torch.cat([read(in_turn(teacher.leading(i, i + step, ranked_to))) for i in starts], dim=-1)
+
+def _in_turn(teacher: Ranking, covariate: str, depth: int) -> Iterator[tuple[slice, Iterator[Floats]]]:
+    """Some rows at a time, with their covariates for k = 1 … ``depth``."""
+    if depth > min(teacher.listed, teacher.classes - 1):
+        raise UnderstudyError(f"these labels list {teacher.listed} classes, too few for a top-{depth} accuracy")
+    # Entropies need all the mass, and must add it up in the same order as on gold.
+    ranked_to = depth if covariate == "margin" else teacher.classes
+    step = min(_ROWS, max(1, _BUDGET // teacher.listed))
+    for start in range(0, max(len(teacher), 1), step):
+        yield slice(start, start + step), COVARIATES[covariate](teacher.leading(start, start + step, ranked_to))
+
+
+def _covariate(teacher: Ranking, covariate: str, k: int) -> Tensor:
+    """The top-k covariate of every row, ``(N,)``."""
+    parts = [next(islice(turns, k - 1, None)) for _, turns in _in_turn(teacher, covariate, k)]
+    return torch.from_numpy(np.concatenate(parts))
 
 
 def _blank(values: Tensor, labelled: Tensor, filler: float) -> Tensor:
@@ -269,19 +275,17 @@ def _class_counts(named: Tensor, right: Tensor, classes: int) -> tuple[Tensor, T
 
 
 def _top_k_curves(
-    teacher: Ranking, y: Tensor, covariate: str, lower_bound: float
-) -> tuple[list[StepCurve], Tensor, Tensor]:
-    """Top-k accuracy against the top-k covariate for every k, the rows' top-1 covariate, their top-k accuracies."""
-    if int(y.max()) >= teacher.classes:
-        raise UnderstudyError(f"labels hold class {int(y.max())}, but the teacher knows {teacher.classes} classes")
-    scores = teacher.leading(0, len(y), teacher.listed)
-    positions = teacher.positions(y).numpy()
-    curves = [
-        fit_steps(column.numpy(), (positions < k).astype(np.float64), lower=lower_bound)
-        for k, column in enumerate(COVARIATES[covariate](scores), start=1)
-    ]
-    accuracies = np.bincount(positions, minlength=len(curves)).cumsum() / len(y)
-    return curves, next(COVARIATES[covariate](scores)), torch.from_numpy(accuracies)[: len(curves)]
+    teacher: Ranking, covariate: str, places: NDArray[np.int64], lower_bound: float, first: int
+) -> Iterator[StepCurve]:
+    """Top-k accuracy of the gold rows against their top-k covariate for k = ``first``, … ; ``places``: of the truth."""
+    deepest = min(teacher.listed, teacher.classes - 1)
+    depths = {min(_SECOND_DEPTH, deepest), deepest} if covariate == "margin" else {deepest}
+    for depth in sorted(each for each in depths if each >= first):
+        scores = teacher.leading(0, len(teacher), depth if covariate == "margin" else teacher.classes)
+        for k, column in enumerate(COVARIATES[covariate](scores), start=1):
+            if k >= first:
+                yield fit_steps(column, (places < k).astype(np.float64), lower=lower_bound)
+        first = depth + 1
 
 
 @dataclass(frozen=True)

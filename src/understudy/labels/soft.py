@@ -96,7 +96,7 @@ class Soft(Distribution):
         return torch.ones(len(self), dtype=torch.bool)
 
     def take(self, rows: Tensor) -> "Soft":
-        return self._like(probs=self.probs[rows])
+        return self._like(probs=self.probs.index_select(0, rows))
 
     @classmethod
     def join(cls, parts: Sequence["Soft"]) -> "Soft":
@@ -108,8 +108,8 @@ class Soft(Distribution):
 
     @cached_property
     def _one_hot(self) -> bool:
-        # Needed by every part of a method, and a pass over all rows each time.
-        return all(bool(((chunk == 0) | (chunk == 1)).all()) for chunk in self.probs.split(_ROWS))
+        # Needed by every part of a method, and a pass over all rows each time, where not one of the first is soft.
+        return all(bool(((chunk == 0) | (chunk == 1)).all()) for chunk in self.probs.split(_ROWS >> 6))
 
     def to_columns(self) -> Columns:
         return {"teacher_probs": self.probs.float().cpu().numpy()}
@@ -157,6 +157,9 @@ class TopK(Ranking):
     def top1(self) -> Tensor:
         return self.indices[:, 0].long()
 
+    def labelled(self) -> Tensor:
+        return self.indices[:, 0] >= 0
+
     def dense(self, rows: Tensor, classes: int) -> Tensor:
         indices, probs = self.indices.index_select(0, rows).long(), self.probs.index_select(0, rows).float()
         # Padding (−1) is written to one column too many, which is cut off.
@@ -169,7 +172,7 @@ class TopK(Ranking):
 
     def leading(self, start: int, stop: int, depth: int) -> Leading:
         following = self.probs[start:stop, depth] if depth < self.listed else self.rest[start:stop]
-        return Leading(self.probs[start:stop, :depth].double(), following.double(), self.classes)
+        return Leading(self.probs[start:stop, :depth], following, self.classes)
 
     def positions(self, labels: Tensor) -> Tensor:
         is_label = self.indices == labels.unsqueeze(1)
@@ -191,8 +194,7 @@ class TopK(Ranking):
         return parts[0]._like(indices=indices, probs=probs, rest=torch.cat([part.rest for part in parts]))
 
     def simplest(self) -> Labels:
-        labelled = self.indices[:, 0] >= 0
-        certain = bool((self.probs[:, 0][labelled] == 1).all())
+        certain = bool((self.probs[:, 0][self.labelled()] == 1).all())
         return Hard(self.top1(), classes=self.classes) if certain else self
 
     def to_columns(self) -> Columns:
@@ -216,11 +218,12 @@ class TopK(Ranking):
 
 def _entropy(scores: Leading) -> Tensor:
     """Exact under the even spread: every unlisted class adds −rest · log rest."""
-    unlisted = (scores.classes - scores.probs.shape[1]) * scores.rest.xlogy(scores.rest)
-    return -(scores.probs.xlogy(scores.probs).sum(1) + unlisted)
+    probs, rest = scores.probs.double(), scores.rest.double()
+    unlisted = (scores.classes - probs.shape[1]) * rest.xlogy(rest)
+    return -(probs.xlogy(probs).sum(1) + unlisted)
 
 
-_MEASURES = {"margin": lambda scores: next(margins_in_turn(scores)), "entropy": _entropy}
+_MEASURES = {"margin": lambda scores: torch.from_numpy(next(margins_in_turn(scores))), "entropy": _entropy}
 
 
 def _check_shapes(indices: Tensor, probs: Tensor, tail: Tensor | None, classes: int, where: str) -> None:
