@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import understudy.maths.source_confusion as module
 from understudy.errors import UnderstudyError
 from understudy.maths.annotators import DawidSkene, fit_dawid_skene
 from understudy.maths.folds import deal_folds, random_folds
@@ -108,6 +109,19 @@ def test_the_posterior_is_sharpened_as_a_whole() -> None:
         torch.tensor([0.8, 0.2]).double(), torch.tensor([[[0.5, 0.4, 0.1], [0.1, 0.8, 0.1]]]).double(), 1, 0.5
     )
     assert fit.posterior_of(torch.tensor([[1]]))[0, 0].item() == pytest.approx(0.32**0.5 / (0.32**0.5 + 0.16**0.5))
+
+
+def test_one_fold_and_a_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The losses by powers of one exponential are those of a log-softmax for each sharpness."""
+    votes, y = _crowd(3, 200, [0.6, 0.6, 0.5], classes=4)
+    joint, fit = cross_likelihood(votes, y, 4, with_prior=True), fit_votes(votes, y, 4)
+    losses = [-(b * joint).log_softmax(1).gather(1, y[:, None]).sum() for b in module.SHARPNESS]
+    monkeypatch.setattr(module, "_BUDGET", 1)
+    monkeypatch.setattr(module, "_POWERS", 30)
+    torch.testing.assert_close(module._losses(joint, y), torch.stack(losses), rtol=1e-12, atol=0)
+    assert cross_likelihood(votes, y, 4, with_prior=True).equal(joint)
+    again = fit_votes(votes, y, 4)
+    assert (again.strength, again.sharpness) == (fit.strength, fit.sharpness)
 
 
 def test_copies_of_one_source_are_seen_through() -> None:
