@@ -200,3 +200,32 @@ def test_a_net_with_dropout_sees_one_function_per_epoch():
         student, None, us.Pool(x, torch.tensor(y)), us.vanilla(), epochs=5, optimizer="lbfgs", progress=False
     )
     assert run.history[-1]["loss"] < 0.6
+
+
+def test_many_wide_rows_are_multiplied_in_parts(monkeypatch):
+    """Logits and gradient are those of the plain product, whose last part is shorter."""
+    monkeypatch.setattr("understudy.models.small_nets._MANY_ROWS", 30)
+    monkeypatch.setattr("understudy.models.small_nets._MANY_COLUMNS", 12)
+    x, head = torch.randn(100, 12), us.models.linear(12, 3).head
+    cotangent, parameters = torch.randn(100, 3), list(head.parameters())
+    with torch.no_grad():
+        head.bias.normal_()
+    plain = x @ head.weight.t() + head.bias
+    torch.testing.assert_close(head.train()(x), plain)
+    found = torch.autograd.grad((head(x) * cotangent).sum(), parameters)
+    torch.testing.assert_close(found, torch.autograd.grad((plain * cotangent).sum(), parameters))
+
+
+def test_rows_in_memory_are_read_where_they_lie():
+    """Only where all rows of one set are taken, in their order, by a layer that does not write to them."""
+    x, y = made_up(3)
+    pool, gold = us.Pool(torch.from_numpy(x), y), us.Gold(torch.from_numpy(x[::-1].copy()), y)
+
+    def batch(student, *sets, **options):
+        return next(iter(us.Session(student, *sets, us.vanilla(), full_batch=True, **options).batches(0))).x
+
+    linear, mlp = us.models.linear(12, 3), us.models.mlp(12, 3)
+    assert batch(linear, None, pool).data_ptr() == pool.rows.x.data_ptr()
+    assert batch(mlp, None, pool).data_ptr() != pool.rows.x.data_ptr()
+    assert batch(linear, gold, pool, gold_repeat=0).equal(pool.rows.x)
+    assert batch(linear, gold, pool).equal(torch.cat([gold.rows.x, pool.rows.x]))

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from understudy.data import batches as planning
 from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled, set_read_by, weigh_by_gold
+from understudy.data.rows import TensorRows
 from understudy.errors import UnderstudyError, warn
 from understudy.inference.passes import device_of, to_device, usable_device
 from understudy.models.registry import fresh_student
@@ -290,8 +291,12 @@ class Session:
             return
         if self._full is None or not self._full[0].equal(plan.order):
             given = [rows for rows in (gold, pool) if rows is not None]
-            if all(rows.is_sparse for rows in given) and takes_sparse(self.student) and self.learner.tap is None:
+            plain, rows = takes_sparse(self.student) and self.learner.tap is None, given[0]
+            in_order = len(given) == 1 and self.processes is None and plan.order.equal(torch.arange(rows.count))
+            if plain and all(rows.is_sparse for rows in given):
                 x: Any = planning.fetch_sparse(gold, pool, plan)
+            elif plain and in_order and type(rows) is TensorRows and self.options.augment is None:
+                x = rows.x.to(torch.get_default_dtype()).contiguous()  # the layer only reads: mostly no copy
             else:
                 ((x, _, _),) = planning.fetch_batches(gold, pool, plan)
             self._full = plan.order, to_device(x, device_of(self.student))
