@@ -45,17 +45,9 @@ def strategy_named(name: str) -> Strategy:
 
 @checked
 def select(
-    strategy: str,
-    n: int,
-    *,
-    probs: Array | None = None,
-    hidden: Array | None = None,
-    hidden_ema: Array | None = None,
-    probs_ema: Array | None = None,
-    labelled: Array | None = None,
-    size: int | None = None,
-    seed: int = 0,
-) -> Tensor:
+    strategy: str, n: int, *, probs: Array | None = None, hidden: Array | None = None, hidden_ema: Array | None = None,
+    probs_ema: Array | None = None, labelled: Array | None = None, size: int | None = None, seed: int = 0,
+) -> Tensor:  # fmt: skip
     """n distinct row numbers (int64), in the order picked; the same for the same arrays and seed.
 
     `labelled`: row numbers or a boolean mask (N,) of rows never to be picked; core-set starts from them.

@@ -167,17 +167,9 @@ class LabelPlan(NamedTuple):
 
 @checked
 def plan_labels(
-    prices: Mapping[str, float | None],
-    budget: float,
-    *,
-    classes: int,
-    answers: Any = None,
-    known: Any = None,
-    gold_answers: Any = None,
-    gold_y: Any = None,
-    trusted: str | None = None,
-    seed: int = 0,
-) -> LabelPlan:
+    prices: Mapping[str, float | None], budget: float, *, classes: int, answers: Any = None, known: Any = None,
+    gold_answers: Any = None, gold_y: Any = None, trusted: str | None = None, seed: int = 0,
+) -> LabelPlan:  # fmt: skip
     """Which rows each source should label for ``budget``.
 
     ``prices``: of one answer, by source; None: it gives no new answers, and its old ones count. ``answers (N, A)``: the

@@ -93,23 +93,12 @@ class Loop:
     @checked_plainly
     @spell_out(LoopOptions)
     def __init__(
-        self,
-        student: nn.Module | Callable[[], nn.Module],
-        x: Any,
-        oracle: Any,
-        strategy: str = "s_badge",
-        *,
-        out: str | Path,
-        gold: Gold | None = None,
-        test: Gold | tuple[Any, Any] | None = None,
-        ids: Iterable[Any] | None = None,
-        class_names: Sequence[str] | None = None,
-        teacher: Any = None,
-        objective: Objective | None = None,
-        callbacks: Sequence[Callback] = (),
-        on_round: Callable[[list[dict[str, Any]]], None] | None = None,
-        **options: Any,
-    ) -> None:
+        self, student: nn.Module | Callable[[], nn.Module], x: Any, oracle: Any, strategy: str = "s_badge", *,
+        out: str | Path, gold: Gold | None = None, test: Gold | tuple[Any, Any] | None = None,
+        ids: Iterable[Any] | None = None, class_names: Sequence[str] | None = None, teacher: Any = None,
+        objective: Objective | None = None, callbacks: Sequence[Callback] = (),
+        on_round: Callable[[list[dict[str, Any]]], None] | None = None, **options: Any,
+    ) -> None:  # fmt: skip
         self.options, training = take_options(LoopOptions, options)
         filled = builder_options(student, training)
         if filled.get("epochs") in (None, AUTO):

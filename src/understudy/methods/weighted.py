@@ -105,17 +105,9 @@ def weighted(
 
 
 def debias_weights(
-    teacher_gold: Any,
-    y_gold: Any,
-    student_gold: Any,
-    teacher_pool: Any,
-    student_pool: Any,
-    confidence: str = "entropy",
-    k: int | None = None,
-    *,
-    loss: Loss = cross_entropy,
-    temperature: float = 1.0,
-) -> Tensor:
+    teacher_gold: Any, y_gold: Any, student_gold: Any, teacher_pool: Any, student_pool: Any,
+    confidence: str = "entropy", k: int | None = None, *, loss: Loss = cross_entropy, temperature: float = 1.0,
+) -> Tensor:  # fmt: skip
     """Weights ``(N,)`` for pool rows from class probabilities ``(n, C)`` of teacher and student on gold and pool.
 
     ``loss`` and ``temperature``: what the student will be trained by (``us.taylor_loss(2)``). Give the student's

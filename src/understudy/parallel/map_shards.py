@@ -192,17 +192,9 @@ def map_shards(
 
 
 def run_pass(
-    function: ShardFunction,
-    shards: PoolShards,
-    out: Path,
-    *,
-    executor: Executor,
-    columns: Mapping[str, str],
-    title: str = "shards",
-    progress: bool = True,
-    suffix: str = ".parquet",
-    named: bool = True,
-) -> list[dict[str, Any]]:
+    function: ShardFunction, shards: PoolShards, out: Path, *, executor: Executor, columns: Mapping[str, str],
+    title: str = "shards", progress: bool = True, suffix: str = ".parquet", named: bool = True,
+) -> list[dict[str, Any]]:  # fmt: skip
     """The pass, or what is left of it; the shards' rows and summaries, in their order."""
     given = {"shards": shards.fingerprint(), "function": fingerprint(function), "kind": suffix}
     settings = as_json({**given, "columns": dict(columns)})
