@@ -22,8 +22,9 @@ from understudy.comparison.interval import Interval
 from understudy.inference.combination import fit_on
 from understudy.labels.votes import Votes
 from understudy.maths.classification_metrics import by_class, confusion_counts, overall
-from understudy.maths.proportions import Share, area, cross_validated
+from understudy.maths.proportions import Share, area
 from understudy.maths.source_confusion import fit_votes
+from understudy.report.run_text import reconciled_share
 from understudy.training.evaluation import StudentCalibration
 
 
@@ -323,13 +324,8 @@ def auto(signal: str, gold_rows: int, seed: int) -> Intervals:
     result: Intervals = {}
     if run.evaluation is not None:
         result["accuracy, cross-validated"] = [of(run.evaluation.accuracy, world.accuracy(run.student))]
-    facts = run.facts
-    if "reconciled.accuracy" in facts:
-        rows = facts["reconciled.gold_rows"]
+    if share := reconciled_share(run.facts):
         labels = run.columns["reconciled.label"].numpy()
-        share = cross_validated(
-            round(facts["reconciled.accuracy"] * rows), round(rows), facts["reconciled.disagreement"]
-        )
         result["reconciled labels"] = [of(share, (labels == data.on_pool.y).mean())]
     return result
 

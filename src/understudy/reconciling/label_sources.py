@@ -107,7 +107,8 @@ class ReconciledPool(Pool):
         return {
             "reconciled.log_loss": self.opinion.log_loss,
             **({"reconciled.accuracy": accuracy} if rows >= ENOUGH_ROWS else {}),
-            "reconciled.gold_rows": float(rows), "reconciled.disagreement": self.disagreement,
+            "reconciled.gold_rows": float(rows), "reconciled.pool_rows": float(len(self)),
+            "reconciled.disagreement": self.disagreement,
             **{f"reconciled.{key} of {one.name}": float(getattr(one, key)) for one in self.sources for key in NUMBERS},
         }  # fmt: skip
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from understudy.comparison.interval import percent
 from understudy.maths.metric_scores import ACCURACY, AUC, LOG_LOSS
-from understudy.maths.proportions import Share, cross_validated, two_sided
+from understudy.maths.proportions import Share, cross_validated, two_sided, widen
 from understudy.reconciling.label_sources import NUMBERS, sources_in
 from understudy.report.templates import percent_range, print_table, sentences, wide_console
 from understudy.training.job import TrainedJob, reads_texts
@@ -167,11 +167,18 @@ def _what(source: str) -> str:
 
 def combined_accuracy(facts: Mapping[str, float]) -> str:
     """Accuracy and log-loss of the reconciled labels, in a sentence."""
-    single, share = min(one["log_loss"] for one in sources_in(facts)), None
-    if "reconciled.accuracy" in facts:
-        numbers = (facts[f"reconciled.{name}"] for name in ("accuracy", "gold_rows", "disagreement"))
-        share = _share(*numbers)
-    return sentences("run", "reconciled", share, facts["reconciled.log_loss"], single)[0]
+    single = min(one["log_loss"] for one in sources_in(facts))
+    return sentences("run", "reconciled", reconciled_share(facts), facts["reconciled.log_loss"], single)[0]
+
+
+def reconciled_share(facts: Mapping[str, float]) -> Share | None:
+    """The accuracy of the pool's labels; of N rows, it differs from that of all rows by a variance of n / N of gold's.
+    None where gold is too small."""
+    if "reconciled.accuracy" not in facts:
+        return None
+    names = ("accuracy", "gold_rows", "disagreement", "pool_rows")
+    accuracy, rows, apart, pool_rows = (facts[f"reconciled.{name}"] for name in names)
+    return widen(_share(accuracy, rows, apart), 1 + rows / pool_rows)
 
 
 def _share(accuracy: float, rows: float, disagreement: float) -> Share:
