@@ -18,6 +18,7 @@ from understudy.data.leaks import (
     EXACT,
     NEAR,
     OTHER_CONTENT,
+    REPEATED,
     SAME_ID,
     Leak,
     Leaks,
@@ -64,6 +65,24 @@ def test_small_sets_against_brute_force(seed: int, width: int, whole: bool) -> N
     message = [{labels[j] for j in range(len(a)) if rows_a[j] == row and labels[j] >= 0} for row in rows_a]
     expected = sum(len(message[i]) > 1 and labels[i] >= 0 for i in range(len(a)))
     assert _count(leaks, CONTRADICTION, "gold", "gold") == expected
+
+
+def test_rows_that_gold_repeats(rng: np.random.Generator) -> None:
+    """Cross-validation would ask about a row whose copy trained. Few do no harm; of a coarse table they are chance."""
+    x, ids = rng.normal(size=(100, 8)), [f"r{row}" for row in range(100)]
+    assert not find_leaks({"gold": RowSet(x, ids), "test": RowSet(x[:0])})
+    x[90:93] = x[:3]
+    (leak,) = find_leaks({"gold": RowSet(x, ids)})
+    assert (leak.kind, leak.sets, leak.rows, leak.of, leak.by_chance) == (REPEATED, ("gold", "gold"), 3, 100, False)
+    assert leak.examples == (("r0", "r90"), ("r1", "r91"), ("r2", "r92"))
+    with pytest.warns(us.UnderstudyWarning, match="3 of 100 rows of gold are exact .*r90.* = .*r0.*keep one"):
+        find_leaks({"gold": RowSet(x, ids)}).warn()
+    x[92] = rng.normal(size=8)
+    assert not find_leaks({"gold": RowSet(x)}), "two of a hundred"
+    (coarse,) = find_leaks({"gold": RowSet(rng.integers(0, 3, (300, 2)))})
+    assert coarse.by_chance and coarse.rows == 291
+    (texts,) = find_leaks({"gold": RowSet(["refund please", "Refund, please", "no card", "refund please"])})
+    assert texts.kind == REPEATED and texts.rows in (1, 2)
 
 
 @given(st.integers(0, 10_000))
