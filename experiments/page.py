@@ -46,7 +46,7 @@ def _part(part: Part, cells: Sequence[Cell], verdicts: Sequence[Verdict], finish
         markdown(VERDICT_COLUMNS, [verdict_row(verdict) for verdict in verdicts]),
         f"**Our cells**, {finished.scale} scale, in %, {seeds}, mean ± half of the 95% interval; last epoch",
         ours(cells, errors=part.errors),
-        *gold_alone(cells),
+        *gold_alone(cells, part.errors),
     ]
     if any(cell.selected is not None for cell in cells):
         text += ["**Our cells at the epoch chosen on gold**, in %", ours(cells, "selected", part.errors)]
@@ -113,7 +113,7 @@ def ours(cells: Sequence[Cell], measure: str = "last", errors: bool = False) -> 
     return markdown(["", *columns], [[name, *(shown(name, column) for column in columns)] for name in names])
 
 
-def gold_alone(cells: Sequence[Cell]) -> list[str]:
+def gold_alone(cells: Sequence[Cell], errors: bool = False) -> list[str]:
     """A sentence on the columns where gold alone does better than the imperfect labels as they are."""
     rows = {cell.row for cell in cells}
     gold, plain = ([name for name in names if name in rows] for names in (GOLD_ROWS, PLAIN_ROWS))
@@ -126,11 +126,12 @@ def gold_alone(cells: Sequence[Cell]) -> list[str]:
         if not all(values):  # a column may leave rows out
             continue
         means = [Interval.of(each).mean for each in values]
-        if means[0] > means[1]:
-            better.append(f"{column} (by {100 * (means[0] - means[1]):.1f})")
+        lead = (means[0] - means[1]) * (1 - 2 * errors)
+        if lead > 0:
+            better.append(f"{column} (by {100 * lead:.1f})")
     if not better:
         return []
-    return [f"{gold[0]} is above {plain[0]} at {', '.join(better)}."]
+    return [f"{gold[0]} is better than {plain[0]} at {', '.join(better)}."]
 
 
 FACTS = {

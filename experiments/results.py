@@ -172,7 +172,7 @@ def _section(experiment: Experiment, record: dict[str, Any], homes: dict[str, st
         if home == experiment.name:
             text += [
                 ours(cells, errors=declared.errors).replace(" ± ", "±").replace(REPEATED, "memorised").strip(),
-                *gold_alone(cells),
+                *gold_alone(cells, declared.errors),
             ]
         elif f"see {home}" not in again:
             text.append(f"Cells: those of `{home}`.")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from experiments.claims import Claim, Needs, needing
 from experiments.experiment import Experiment, Part, Published, stand_in
-from experiments.page import ours, page, record
+from experiments.page import gold_alone, ours, page, record
 from experiments.published import outdated, setting_of
 from experiments.reproduce import write
 from experiments.sweep import Cell
@@ -365,7 +365,10 @@ def test_the_page_reports_gold_alone_and_weight_statistics(tmp_path: Path) -> No
         for seed in range(3)
     ]
     text = page(runner.Finished(made(columns=("100",)), "reduced", [cells_with_curves(cells)], [MADE], [3]))
-    assert "Gold only is above Vanilla at 100 (by 10.0)" in text
+    assert "Gold only is better than Vanilla at 100 (by 10.0)" in text
+    assert gold_alone(cells, errors=True) == [], "70% errors are no better than 60%"
+    swapped = [replace(cell, value=1 - cell.value) for cell in cells]
+    assert gold_alone(swapped, errors=True) == ["Gold only is better than Vanilla at 100 (by 10.0)."]
     assert "| Vanilla | 60.00 ± 0.00† |" in text and "| Teacher | 50.00 ± 0.00 |" in text
     assert ours(cells, errors=True).count("†") == 1 and "| SLaM | 80.00 ± 0.00† |" in ours(cells, errors=True)
     assert "| SLaM | 81.00 ± 0.00 |" in text.split("at the epoch chosen on gold")[1]
