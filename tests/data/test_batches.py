@@ -201,12 +201,14 @@ class Noted(MappedRows):
     def __init__(self, path: Path, shuffle: str | int) -> None:
         super().__init__(np.load(path, mmap_mode="r"), shuffle=shuffle)
         self.events: list[tuple[str, set[int]]] = []
+        self.mixed: list[bool] = []
         self.lock = threading.Lock()
 
-    def will_need(self, index: Tensor | None) -> None:
-        super().will_need(index)
+    def will_need(self, index: Tensor | None, *, mixed: bool = False) -> None:
+        super().will_need(index, mixed=mixed)
         with self.lock:
             self.events.append(("ahead", set(range(len(self)) if index is None else index.tolist())))
+            self.mixed.append(mixed)
 
     def take(self, index: Tensor) -> Tensor:
         with self.lock:
@@ -234,6 +236,8 @@ def test_what_is_read_was_requested_ahead(
         else:
             assert which <= requested
     advice = [which for what, which in rows.events if what == "ahead"]
+    # In the end, whoever reads next does so in order.
+    assert rows.mixed == [shuffle != "full"] * (len(advice) - 1) + [False] and advice[-1] == set()
     assert max(map(len, advice)) == (500 if shuffle == "full" else 40)
     # Never the whole file at once: two windows are under way when the first batch is read.
     assert [what for what, _ in rows.events[:3]] == (

@@ -134,14 +134,16 @@ def test_some_rows_of_a_map_stay_in_blocks_only_in_the_order_of_the_file(
 ) -> None:
     rows = mapped_rows(on_disk, shuffle=10)
     advised: list[object] = []
-    monkeypatch.setattr(rows, "will_need", lambda index: advised.append(None if index is None else index.tolist()))
+    monkeypatch.setattr(
+        rows, "will_need", lambda index, mixed: advised.append((mixed, index if index is None else index.tolist()))
+    )
     part = SubsetRows(rows, torch.tensor([3, 5, 5, 90]))
     assert part.is_mapped and part.preferred_block == 10
     assert SubsetRows(rows, torch.tensor([3, 90, 5])).preferred_block is None
-    part.will_need(torch.tensor([1, 3]))
+    part.will_need(torch.tensor([1, 3]), mixed=True)
     part.will_need(None)  # 4 of 100 rows: not worth the whole file
     SubsetRows(rows, torch.arange(51)).will_need(None)
-    assert advised == [[5, 90], None]
+    assert advised == [(True, [5, 90]), (False, None)]
 
 
 @pytest.mark.parametrize("shuffle", ["random", 0, -3, True, 2.5, None])

@@ -256,10 +256,14 @@ def fetch_batches(
             yield x, golds, pools
         return
     ahead = _Ahead(pool, plan) if pool is not None and pool.is_mapped and len(plan) else None
-    for number, (golds, pools) in enumerate(plan):
+    try:
+        for number, (golds, pools) in enumerate(plan):
+            if ahead is not None:
+                ahead.at(plan.batches[number])
+            yield fetch.read(golds, pools), golds, pools
+    finally:
         if ahead is not None:
-            ahead.at(plan.batches[number])
-        yield fetch.read(golds, pools), golds, pools
+            ahead.pool.will_need(torch.empty(0, dtype=torch.long))  # whoever reads next does so in order
 
 
 class _Ahead:
@@ -280,4 +284,4 @@ class _Ahead:
             self.next += 1
 
     def _advise(self, rows: Tensor | None) -> None:
-        threading.Thread(target=self.pool.will_need, args=(rows,), daemon=True).start()
+        threading.Thread(target=lambda: self.pool.will_need(rows, mixed=bool(self.plan.windows)), daemon=True).start()

@@ -23,10 +23,10 @@ only some sources offer (sparse rows, items, texts) is a function over pieces: `
 and, for texts, ``data/inputs.py``, which makes rows of what users pass.
 """
 
-import os
+import ctypes
+import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,14 +84,14 @@ class Rows(ABC):
         """The length of every row, ``(rows,)``, where rows differ and a batch is as long as its longest; else None."""
         return None
 
-    def will_need(self, index: Tensor | None) -> None:
-        """Advice that these rows (None: all) are read soon; also from another thread."""
+    def will_need(self, index: Tensor | None, *, mixed: bool = False) -> None:
+        """Advice that these rows (None: all) are read soon, ``mixed``: in any order; also from another thread."""
         return
 
 
 class TensorRows(Rows):
     #: Not part of a fingerprint.
-    derived = ("count", "names", "preferred_block", "row_bytes", "path", "start")
+    derived = ("count", "names", "preferred_block", "row_bytes")
 
     def __init__(self, x: Tensor) -> None:
         self.x, self.count = x, len(x)
@@ -129,28 +129,28 @@ class MappedRows(TensorRows):
         super().__init__(to_tensor(array, where))
         self.preferred_block = _block_of(array, shuffle)
         self.row_bytes = array.nbytes // max(1, len(array))
-        self.path = getattr(array, "filename", None) if array.flags.c_contiguous else None
-        root: Any = array
-        while isinstance(root.base, np.memmap):
-            root = root.base
-        # Where the first byte lies; ``offset`` is that of the map the array is a slice of.
-        self.start = int(root.offset + array.ctypes.data - root.ctypes.data)
 
-    def will_need(self, index: Tensor | None) -> None:
+    def will_need(self, index: Tensor | None, *, mixed: bool = False) -> None:
         """Has the kernel read the blocks in which these rows lie, neighbouring ones in one request, while the student
         computes."""
+        # Else a fault reads 128 KB for one row: 200 times the file, where memory cannot keep the rest.
+        self._advise("MADV_RANDOM" if mixed else "MADV_NORMAL", 0, self.count)
         spans, block = [(0, self.count)], self.preferred_block or block_rows(self.row_bytes)
         if index is not None:
             blocks = np.unique(index.numpy() // block)
             runs = np.split(blocks, np.flatnonzero(np.diff(blocks) > 1) + 1)
             spans = [(int(run[0]) * block, (int(run[-1]) + 1) * block) for run in runs if len(run)]
-        if self.path is None or not hasattr(os, "posix_fadvise"):
-            return
-        # Advice only: without it the same rows are read, a little later.
-        with suppress(OSError), open(self.path, "rb") as file:
-            for first, stop in spans:
-                start, length = self.start + first * self.row_bytes, (stop - first) * self.row_bytes
-                os.posix_fadvise(file.fileno(), start, length, os.POSIX_FADV_WILLNEED)
+        for first, stop in spans:
+            self._advise("MADV_WILLNEED", first, min(stop, self.count))
+
+    def _advise(self, advice: str, first: int, stop: int) -> None:
+        """Advice to the kernel only: without it the same rows are read, later or with others."""
+        if self.x.is_contiguous() and hasattr(mmap, advice):
+            start, length = self.x.data_ptr() + first * self.row_bytes, (stop - first) * self.row_bytes
+            past = start % mmap.PAGESIZE
+            ctypes.CDLL(None).madvise(
+                ctypes.c_void_p(start - past), ctypes.c_size_t(past + length), getattr(mmap, advice)
+            )
 
 
 def mapped_rows(x: np.memmap[Any, Any] | str | Path, *, shuffle: str | int = "auto") -> MappedRows:
@@ -199,9 +199,9 @@ class MappingRows(Rows):
     def take(self, index: Tensor) -> dict[str, Tensor]:
         return {name: part.take(index) for name, part in self.parts.items()}
 
-    def will_need(self, index: Tensor | None) -> None:
+    def will_need(self, index: Tensor | None, *, mixed: bool = False) -> None:
         for part in self.parts.values():
-            part.will_need(index)
+            part.will_need(index, mixed=mixed)
 
 
 class DatasetRows(Rows):
@@ -243,11 +243,11 @@ class SubsetRows(Rows):
         every = self.base.lengths()
         return None if every is None else every[self.index]
 
-    def will_need(self, index: Tensor | None) -> None:
+    def will_need(self, index: Tensor | None, *, mixed: bool = False) -> None:
         if index is not None:
-            self.base.will_need(self.index[index])
+            self.base.will_need(self.index[index], mixed=mixed)
         elif 2 * len(self) > len(self.base):
-            self.base.will_need(None)
+            self.base.will_need(None, mixed=mixed)
 
 
 class ConcatRows(Rows):
