@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -154,11 +154,10 @@ def limited_group(bytes_: int) -> Iterator[Path | None]:
         except OSError:
             continue
         try:
-            (group / limit).write_text(str(bytes_))
-            yield group
+            with suppress(OSError):
+                (group / limit).write_text(str(bytes_))
+            yield group if (group / limit).exists() else None
             return
-        except OSError:
-            continue
         finally:
             group.rmdir()
     yield None

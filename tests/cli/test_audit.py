@@ -51,6 +51,10 @@ def test_words_page_and_json(folder: Path) -> None:
     call("audit --gold gold.csv --pool pool.csv --out audit.json --rows-wrong 5")
     stored = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
     assert stored["class_names"] == ["neg", "pos"]
+    call("audit --gold gold.csv --pool pool.csv --out CAPITALS.JSON --rows-wrong 5")
+    assert json.loads((folder / "CAPITALS.JSON").read_text(encoding="utf-8"))["class_names"] == ["neg", "pos"]
+    call("audit --gold gold.csv --pool pool.csv --out CAPITALS.HTML")
+    assert (folder / "CAPITALS.HTML").read_text(encoding="utf-8").startswith("<!doctype html>")
     assert stored["pool_rows"] == 300 and len(stored["suspects"]["top"]) == 5
     # The planted rows are the ones whose features speak against their label.
     assert all(int(one["id"][1:]) % 10 == 1 for one in stored["suspects"]["top"])

@@ -81,6 +81,9 @@ def test_several_results_of_some_rows_in_one_pass(generator: torch.Generator) ->
     assert seen == [6, 0, 3]
     torch.testing.assert_close(sums, x[wanted].sum(1))
     torch.testing.assert_close(logits.softmax(-1), predict(net, x)[wanted])
+    with torch.inference_mode():
+        inside = predict(net, x)
+    assert (inside * torch.ones(1, requires_grad=True)).sum().requires_grad, "an ordinary tensor there, too"
     assert [len(part) for part in over_rows(net, x[:0], look, outputs=2)] == [0, 0]
 
 

@@ -1,5 +1,7 @@
 """Step curves: hand-worked fits and lookups, and the constrained least-squares problem solved another way."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -31,6 +33,8 @@ def test_a_lookup_is_the_value_of_the_first_knot_that_is_not_less(steps: int) ->
     reached = curve.knots >= queries[:, None]
     expected = torch.where(reached.any(1), curve.values[reached.byte().argmax(1)], curve.values[-1])
     assert curve(queries).equal(expected)
+    assert curve(queries[:6].reshape(2, 3)).equal(expected[:6].reshape(2, 3))
+    assert curve(queries[0]).equal(expected[0]) and curve(torch.tensor([math.nan])).equal(curve.values[-1:])
 
 
 def test_no_interpolation() -> None:

@@ -212,6 +212,10 @@ def test_many_wide_rows_are_multiplied_in_parts(monkeypatch):
         head.bias.normal_()
     plain = x @ head.weight.t() + head.bias
     torch.testing.assert_close(head.train()(x), plain)
+    assert head(x).stride() == (1, 100), "transposed products, one after another"
+    assert head(x.reshape(50, 2, 12)).shape == (50, 2, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert head(x).dtype == torch.bfloat16, "as of any layer"
     found = torch.autograd.grad((head(x) * cotangent).sum(), parameters)
     torch.testing.assert_close(found, torch.autograd.grad((plain * cotangent).sum(), parameters))
 

@@ -23,7 +23,7 @@ class OneLineErrors(typer.core.TyperGroup):
     def get_params(self, ctx: Any) -> Any:
         # Typer's own flags are None by default, and to make flags of that it loads pydantic: a fifth of a help's time.
         for each in (every := super().get_params(ctx)):
-            each.default = each.default or False
+            each.default = False if each.default is None and getattr(each, "is_flag", False) else each.default
         return every
 
     def invoke(self, ctx: Any) -> Any:

@@ -42,7 +42,7 @@ def audit_command(
     if out is not None:
         check_new_file(out, "an audit is", (".html", ".json"))
         scores = out.with_name(f"{out.stem}_scores.csv")
-        if out.suffix == ".html":
+        if out.suffix.lower() == ".html":
             check_new_file(scores, "scores are", (".csv",))
     if not 0 < target < 100:
         raise UnderstudyError(f"--target {target:g} is not between 0 and 100 points")
@@ -50,7 +50,7 @@ def audit_command(
         from understudy.auditing.audit import audit
         from understudy.report.audit_text import print_audit
 
-        if out is not None and out.suffix == ".html":
+        if out is not None and out.suffix.lower() == ".html":
             from understudy.report.audit_page import write_audit_report, write_scores
 
     examples = replace(data, encoder=encoder).read([str(gold)], pool=pool)
@@ -66,7 +66,7 @@ def audit_command(
     print_audit(result)
     if out is None:
         return
-    if out.suffix == ".json":
+    if out.suffix.lower() == ".json":
         write_json(out, result.to_dict())
     else:
         settings = {"Gold file": gold} | ({} if examples.pool is None else {"Pool file": pool_file([gold], pool)})

@@ -81,7 +81,7 @@ def estimate_command(
     print_estimates(found, wanted)
     if out is None:
         return
-    if out.suffix == ".json":
+    if out.suffix.lower() == ".json":
         write_json(out, as_records(found, wanted))
     else:
         from understudy.report.estimates_page import write_estimates_report

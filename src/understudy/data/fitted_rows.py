@@ -79,7 +79,8 @@ def mark_fitted(gold: Golds, pool: Pool | None, **measured: Gold | None) -> Gold
         return gold
     for name, part in measured.items():
         if part is not None and (rows := int(_fitted(part, fitted_to).sum())):
-            truth = f"the true classes of {rows} {name} rows (by reconcile or teach), so they cannot {name}"
+            which = "rows that are not known, perhaps" if _ANY in fitted_to else "the true classes of"
+            truth = f"{which} {rows} {name} rows (by reconcile or teach), so they cannot {name}"
             raise UnderstudyError(f"the pool's labels were fitted to {truth}; give others, or the pool with its own")
     if gold is None or not bool((fitted := _fitted(gold, fitted_to) & ~gold.chosen).any()):
         return gold

@@ -265,7 +265,7 @@ def read_numbers(rows: dict[str, NumberRows], *, near: bool) -> tuple[Codes, dic
     sample = _sample(list(rows.values()))
     scale = Scale.of(sample) if near and not as_integer else None
     # Rich: if columns were independent, no two of all rows would be equal by chance; 1 in 20,000, as they are not.
-    some = np.nan_to_num(sample[:: len(sample) // _COMPARED + 1])
+    some = np.random.default_rng(0).permutation(np.nan_to_num(sample[:: len(sample) // _COMPARED + 1]))
     equal = (1 + (some == np.roll(some, 1, axis=0)).sum(0)) / (1 + len(some))
     rich = bool(np.log(equal).sum() + 2 * np.log(max(1, sum(map(len, rows.values())))) < -10)
     exact: Codes = {}

@@ -202,11 +202,12 @@ def over_rows(
         for places in _cut(rows, index, batch_size):
             part = index[places]
             batch = sparse_batch(take_sparse(rows, part)) if as_sparse else rows.take(part)
-            # Results are ordinary tensors, which callers may use in autograd.
             with torch.inference_mode(model is not None):
                 values = function(batch if device is None else to_device(batch, device), part)
             values = (values,) if isinstance(values, Tensor) else values
-            results = results or [room_for((len(index), *value.shape[1:]), value.dtype) for value in values]
+            # Results are ordinary tensors, which callers may use in autograd.
+            with torch.inference_mode(torch.is_inference_mode_enabled() and model is None):
+                results = results or [room_for((len(index), *value.shape[1:]), value.dtype) for value in values]
             for result, value in zip(results, values, strict=True):
                 if value.shape[:1] != part.shape:
                     raise UnderstudyError(f"the model made {tuple(value.shape)} of {len(part)} rows, not one per row")

@@ -23,7 +23,7 @@ of 1,000 trainings at most.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -64,8 +64,8 @@ class Reliability(Shown):
     #: ``curves[k − 1]`` is top-k accuracy against the top-k covariate, up to the first k that is enough for every row;
     #: only the first where labels do not rank.
     curves: list[StepCurve]
-    #: The others, fitted when they are called for: from a k on.
-    deeper_curves: Callable[[int], Iterator[StepCurve]] | None
+    #: Called with k, gives the curves for k, k + 1, …, each fitted as it is taken, to gold's labels, which must stay.
+    deeper_curves: Callable[[int], Iterator[StepCurve]] | None = field(repr=False)
     #: alpha against ``covariate_of``: the first curve, or a mean over neighbours; None where it goes by the class.
     alpha_curve: Callable[[Tensor], Tensor] | None
     #: alpha by the class the teacher named, where it goes by that.

@@ -149,12 +149,13 @@ class StepCurve:
     values: Tensor
 
     def __call__(self, covariate: Tensor) -> Tensor:
-        inner, queries = self.knots[:-1].numpy(), covariate.double().numpy()
+        inner, queries = self.knots[:-1].numpy(), covariate.detach().double().reshape(-1).numpy()
         if len(inner) > _FEW_KNOTS:
-            return self.values[np.searchsorted(inner, queries)]
+            return self.values[np.searchsorted(inner, queries)].reshape(covariate.shape)
         parts = np.split(queries, range(_TOGETHER, len(queries), _TOGETHER))
-        steps = [(part > inner[:, None]).view(np.int8).sum(0, dtype=np.int8) for part in parts]
-        return torch.from_numpy(self.values.numpy().take(np.concatenate(steps)))
+        # NaN is beyond every knot, as searchsorted has it.
+        steps = [(~(part <= inner[:, None])).view(np.int8).sum(0, dtype=np.int8) for part in parts]
+        return torch.from_numpy(self.values.numpy().take(np.concatenate(steps))).reshape(covariate.shape)
 
     def cutoff(self, level: float) -> float:
         """The curve is >= level exactly for covariates strictly greater than this (−∞ always, +∞ never)."""

@@ -32,7 +32,8 @@ class SparseLinear(nn.Linear):
         if self.training and self.out_features == 2 and len(x) >= _MANY_ROWS:
             return self._of_two(x)
         if x.layout != torch.sparse_csr:
-            if not self.training or len(x) < _MANY_ROWS or self.in_features < _MANY_COLUMNS or not x.is_cpu:
+            many = self.training and x.dim() == 2 and len(x) >= _MANY_ROWS and self.in_features >= _MANY_COLUMNS
+            if not (many and x.is_cpu) or torch.is_autocast_enabled("cpu") or self.bias is None:
                 return super().forward(x)
             parts = [self.weight @ part.t() for part in x.split(_MANY_ROWS)]
             return (torch.cat(parts, dim=1) + self.bias.unsqueeze(1)).t()

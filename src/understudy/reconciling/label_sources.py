@@ -105,10 +105,9 @@ class ReconciledPool(Pool):
         """Numbers for a run's facts; no accuracy where gold has too few rows for it."""
         accuracy, rows = self.accuracy_on_gold
         return {
-            "reconciled.log_loss": self.opinion.log_loss,
+            "reconciled.log_loss": self.opinion.log_loss, "reconciled.disagreement": self.disagreement,
             **({"reconciled.accuracy": accuracy} if rows >= ENOUGH_ROWS else {}),
             "reconciled.gold_rows": float(rows), "reconciled.pool_rows": float(len(self)),
-            "reconciled.disagreement": self.disagreement,
             **{f"reconciled.{key} of {one.name}": float(getattr(one, key)) for one in self.sources for key in NUMBERS},
         }  # fmt: skip
 

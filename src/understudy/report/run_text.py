@@ -172,13 +172,12 @@ def combined_accuracy(facts: Mapping[str, float]) -> str:
 
 
 def reconciled_share(facts: Mapping[str, float]) -> Share | None:
-    """The accuracy of the pool's labels; of N rows, it differs from that of all rows by a variance of n / N of gold's.
-    None where gold is too small."""
+    """The accuracy of the pool's labels; None where gold is too small. N pool rows have one of their own, so that the
+    variance is 1 + n / N times that of n gold rows."""
     if "reconciled.accuracy" not in facts:
         return None
-    names = ("accuracy", "gold_rows", "disagreement", "pool_rows")
-    accuracy, rows, apart, pool_rows = (facts[f"reconciled.{name}"] for name in names)
-    return widen(_share(accuracy, rows, apart), 1 + rows / pool_rows)
+    numbers = (facts[f"reconciled.{name}"] for name in ("accuracy", "gold_rows", "disagreement"))
+    return widen(_share(*numbers), 1 + facts["reconciled.gold_rows"] / facts["reconciled.pool_rows"])
 
 
 def _share(accuracy: float, rows: float, disagreement: float) -> Share:
