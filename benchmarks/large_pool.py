@@ -6,10 +6,10 @@ memory, and how far anonymous plus shared memory (RssAnon + RssShmem, sampled th
 with torch imported. "warm": the file is in the page cache; "cold": it was dropped from it just before, and is read by
 the block shuffle that maps too large for memory get; "limited": the same in a control group whose memory, page cache
 and torch included, is half the file (this needs the right to make one). Each measurement is a process of its own, kinds
-alternate, the table shows medians. Processor seconds include the kernel's for the map, but not waiting for a disk or
+alternate, with --repeats the table shows medians. Processor seconds include the kernel's for the map, but not waiting for a disk or
 for other processes; wall time has both. Targets: at least 0.9 of the speed from memory, at most 1,000 MB.
 
-    python -m benchmarks.large_pool                  # 20 minutes, 3.3 GB of disk in a folder that is removed
+    python -m benchmarks.large_pool                  # 8 minutes, 3.3 GB of disk in a folder that is removed
     python -m benchmarks.large_pool --rows 400000 --folder /data/scratch
 """
 
@@ -189,7 +189,7 @@ def medians(rows: int, repeats: int, folder: Path | None) -> dict[tuple[str, str
     return found
 
 
-def figures(rows: int = ROWS, repeats: int = 3, folder: Path | None = None) -> list[Figure]:
+def figures(rows: int = ROWS, repeats: int = 1, folder: Path | None = None) -> list[Figure]:
     found = medians(rows, repeats, folder)
     table = []
     for method in METHODS:
@@ -208,7 +208,7 @@ def figures(rows: int = ROWS, repeats: int = 3, folder: Path | None = None) -> l
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where the pool is written (default: the temporary folder)")
     parser.add_argument("--worker", nargs=2, metavar=("KIND", "METHOD"), help=argparse.SUPPRESS)
     options, rest = parser.parse_known_args()
