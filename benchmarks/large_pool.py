@@ -6,8 +6,8 @@ memory, and how far anonymous plus shared memory (RssAnon + RssShmem, sampled th
 with torch imported. "warm": the file is in the page cache; "cold": it was dropped from it just before, and is read by
 the block shuffle that maps too large for memory get; "limited": the same in a control group whose memory, page cache
 and torch included, is half the file (this needs the right to make one). Each measurement is a process of its own, kinds
-alternate, with --repeats the table shows medians. Processor seconds include the kernel's for the map, but not waiting for a disk or
-for other processes; wall time has both. Targets: at least 0.9 of the speed from memory, at most 1,000 MB.
+alternate; with --repeats the table shows medians. Processor seconds include the kernel's for the map, but not waiting
+for a disk or for other processes; wall time has both. Targets: at least 0.9 of the speed from memory, at most 1,000 MB.
 
     python -m benchmarks.large_pool                  # 8 minutes, 3.3 GB of disk in a folder that is removed
     python -m benchmarks.large_pool --rows 400000 --folder /data/scratch
