@@ -236,7 +236,7 @@ def test_what_is_read_was_requested_ahead(
         else:
             assert which <= requested
     advice = [which for what, which in rows.events if what == "ahead"]
-    # In the end, whoever reads next does so in order.
+    # In the end: later passes read in order.
     assert rows.mixed == [shuffle != "full"] * (len(advice) - 1) + [False] and advice[-1] == set()
     assert max(map(len, advice)) == (500 if shuffle == "full" else 40)
     # Never the whole file at once: two windows are under way when the first batch is read.

@@ -263,7 +263,7 @@ def fetch_batches(
             yield fetch.read(golds, pools), golds, pools
     finally:
         if ahead is not None:
-            ahead.pool.will_need(torch.empty(0, dtype=torch.long))  # whoever reads next does so in order
+            ahead.pool.will_need(torch.empty(0, dtype=torch.long))  # later passes read in order
 
 
 class _Ahead:

@@ -190,11 +190,8 @@ class CategoryPart(FeaturePart):
     def __call__(self, columns: Columns) -> Any:
         blocks = []
         for name, known in self.known.items():
-            block = np.zeros((len(columns[name]), len(known)), np.float32)
-            for row, value in enumerate(columns[name]):
-                if (place := known.get("" if value is None else str(value))) is not None:
-                    block[row, place] = 1
-            blocks.append(block)
+            places = np.array([known.get("" if value is None else str(value), -1) for value in columns[name]])
+            blocks.append((places[:, None] == np.arange(len(known))).astype(np.float32))
         return np.concatenate(blocks, 1)
 
 
